@@ -260,7 +260,7 @@ class TopologyDriver:
         return {name: amount for task in self._local.tasks for name, amount in task.counters.items()}
 
     def metrics(self) -> Mapping[str, Mapping[str, int]]:
-        """The measurements of the last micro-batch: the figures of each task, by the task's id (docs/metrics.md).
+        """Return the measurements of the last micro-batch: each task's figures, by its id (docs/metrics.md).
 
         There are no durable files here, and the wall clock is the driver's own.
         """

@@ -1,7 +1,7 @@
 """``LocalTasks``: a topology's tasks in one process, and what travels between them.
 
 Rule of this module: it runs tasks until nothing waits for any of them, and knows nothing of stores and commits. After a
-failure its tasks are where they were when it happened, so whoever rolls back makes them anew.
+failure its tasks are where they were when it happened, so after a rollback they are made anew.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from millpond.processors.runtime.topology import Topology
 
 
 def repartitions_of(topology: Topology) -> dict[str, Repartition]:
-    """How records pass each repartition topic.
+    """Return the passage of records through each repartition topic.
 
     Raises:
         TopologyError: a serde of one of them is not known.
@@ -98,7 +98,7 @@ class LocalTasks:
             pass
 
     def take(self) -> dict[str, list[Records]]:
-        """What came out for each sink since the last time."""
+        """Return the records for each sink since the last call."""
         outputs, self._outputs = self._outputs, {topic: [] for topic in self._outputs}
         return outputs
 
@@ -131,7 +131,7 @@ class LocalTasks:
         self._collect(task)
 
     def _waiting(self, task: Task, inputs: Mapping[str, Records]) -> dict[str, Records]:
-        """What waits for ``task``, by topic."""
+        """Return the records that wait for ``task``, by topic."""
         waiting = {}
         for topic in task.subtopology.sources:
             if topic in inputs:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class TaskMetric(StrEnum):
-    """What is measured of a task, and of what sends records to tasks."""
+    """The metrics of a task, and of what sends records to tasks."""
 
     RECORDS_IN = "records.in"
     """The records that came in; a partial aggregate counts as one."""

@@ -11,10 +11,10 @@ from millpond.processors.runtime.processor import Processor
 
 @dataclass(frozen=True)
 class Node:
-    """What sources, processors and sinks have in common; neighbors and stores are given by name.
+    """The common part of sources, processors and sinks; neighbors and stores are given by name.
 
     Attributes:
-        shown: what counters and messages call it; None for its name.
+        shown: its name in counters and messages; None for ``name``.
     """
 
     name: str

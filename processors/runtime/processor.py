@@ -45,11 +45,11 @@ class Child(Repeatable, Protocol):
 
 
 class ProcessorContext(FailureHandling):
-    """What a processor may touch: its stores, its children, its task's clock and counters.
+    """The interface of a processor to its task: its stores, its children, the task's clock and counters.
 
     Attributes:
         node: the processor's name in the topology.
-        shown: what counters and messages call it.
+        shown: its name in counters and messages.
         task_id: the task's name, ``<sub-topology>_<partition>``.
         counters: what the task counts, by name; dropped and late records are counted here, not raised.
         separable: whether a whole batch may go to one child after another. If not, a processor that uses
@@ -190,7 +190,7 @@ class ProcessorContext(FailureHandling):
         )
 
     def declared(self) -> Promises:
-        """What has been declared; from now on nothing may be."""
+        """Return the declared promises, and refuse declarations from now on."""
         self._may_declare = False
         return self._declared
 
@@ -209,7 +209,7 @@ class ProcessorContext(FailureHandling):
             ) from None
 
     def shared(self, name: str, make: Callable[[], _Shared]) -> _Shared:
-        """What processors of one task share beside stores: the first that asks for ``name`` makes it."""
+        """Return an object that processors of one task share beside stores; the first call for ``name`` makes it."""
         if name not in self._shared:
             self._shared[name] = make()
         made: _Shared = self._shared[name]

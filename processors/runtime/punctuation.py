@@ -16,7 +16,7 @@ PUNCTUATION: Final = "punctuation"
 
 
 class PunctuationType(Enum):
-    """What drives a scheduled callback: the records' time, or the wall clock."""
+    """The clock that drives a scheduled callback: the records' time, or the wall clock."""
 
     STREAM_TIME = "stream-time"
     WALL_CLOCK_TIME = "wall-clock-time"
@@ -110,7 +110,7 @@ class Scheduler:
 
     @property
     def follows_stream_time(self) -> bool:
-        """Whether a punctuation waits for stream time, so that records must be processed one by one."""
+        """True if a punctuation waits for stream time, so that records must be processed one by one."""
         return any(p.active and p.kind is PunctuationType.STREAM_TIME for p in self._punctuations)
 
     def start(self) -> None:

@@ -14,11 +14,11 @@ from millpond.stores.typed.store import column_of
 
 
 class _Passage(NamedTuple):
-    """How keys, or values, are written and read on the way.
+    """The writing and reading of keys, or of values, on their way.
 
     Attributes:
         writer, reader: the serdes.
-        writer_columns, reader_columns: what they do for whole columns; None if they need objects.
+        writer_columns, reader_columns: the same for whole columns; None if they need objects.
     """
 
     writer: Serde[Any]
@@ -47,7 +47,7 @@ class _Passage(NamedTuple):
 
 
 class Repartition(NamedTuple):
-    """How keys and values pass a repartition topic."""
+    """The passage of keys and values through a repartition topic."""
 
     keys: _Passage
     values: _Passage

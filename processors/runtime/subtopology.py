@@ -65,12 +65,12 @@ class Subtopology:
         return True
 
     def takes_whole(self, name: str, ends: Collection[str] = (), at_flush: Collection[str] = ()) -> bool:
-        """Whether ``name`` may see a whole batch before the nodes below it, up to ``ends``: none uses its stores."""
+        """Return whether ``name`` may see a whole batch before the nodes below, up to ``ends``: none uses its store."""
         below = set().union(*(self.claims(child, ends, at_flush) for child in self.nodes[name].children))
         return below.isdisjoint(("store", store) for store in self.nodes[name].stores)
 
     def claims(self, name: str, ends: Collection[str] = (), at_flush: Collection[str] = ()) -> set[tuple[str, str]]:
-        """What only ``name`` and the nodes below it, up to ``ends``, may touch if a batch is to pass them whole."""
+        """Return what only ``name`` and the nodes below, up to ``ends``, may touch if a batch is to pass them whole."""
         claims: set[tuple[str, str]] = set()
         waiting = [name]
         while waiting:
@@ -83,7 +83,7 @@ class Subtopology:
         return claims
 
     def own_claims(self, name: str) -> set[tuple[str, str]]:
-        """What ``name`` itself touches."""
+        """Return the node, stores and topic that ``name`` itself touches."""
         node = self.nodes[name]
         claims = {("node", name), *(("store", store) for store in node.stores)}
         return claims | {("topic", node.topic)} if isinstance(node, SinkNode) else claims
@@ -95,7 +95,7 @@ def connected_parts(
     internal_topics: frozenset[str],
     order: Order = Order.TIME,
 ) -> list[Subtopology]:
-    """The connected parts, in order of their first node. Each that uses a global table or store holds all of it."""
+    """Return the connected parts, in order of their first node. Each that uses a global table or store has a copy."""
     group = {name: name for name in nodes}
     shared = _global_tables(nodes)
 
@@ -156,7 +156,7 @@ def in_order(parts: Sequence[Subtopology]) -> tuple[tuple[Subtopology, ...], fro
 
 
 def _derived_topics(parts: Sequence[Subtopology]) -> frozenset[str]:
-    """The repartition topics that are written with the help of state; ``parts`` come before those that they feed."""
+    """Return the repartition topics written with the help of state; ``parts`` come before those that they feed."""
     derived: set[str] = set()
     for part in parts:
         if part.stores or derived & part.sources.keys():

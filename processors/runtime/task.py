@@ -73,11 +73,11 @@ class Task:
         policy: what happens to records for which a user's function fails; by default they fail the task.
         reset: the moment to which the times in the stores are set back first; None for none.
         keep_late: takes the records that are left out for their time; None if they are only counted.
-        tables: what looks the rows of tables up that others keep, by names under which processors share it.
+        tables: getters of tables that others keep, by the names under which processors share them.
 
     Attributes:
         task_id: ``<sub-topology>_<partition>``.
-        metrics: what was measured; whoever runs the task for several micro-batches clears it before each.
+        metrics: its measurements; the driver clears them before each micro-batch.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class Task:
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """What the processors have counted, and the levels as they are now, by ``<node>:<counter>``."""
+        """The counts of the processors, and the levels as they are now, by ``<node>:<counter>``."""
         return {**self._counts, **{name: read() for name, read in self._levels.items()}}
 
     def reached(self, timestamp: int) -> None:
@@ -258,16 +258,16 @@ class Task:
             self._scheduler.advance(PunctuationType.STREAM_TIME, current.stream_time)
 
     def minds_ties(self, topic: str) -> bool:
-        """Whether it makes a difference which of two records of a source topic, of one key and time, comes first."""
+        """Return whether the order of two records of one key and time makes a difference, in a source topic."""
         return not all(self._processors[child].promises.commutes for child in self.subtopology.sources[topic].children)
 
     def minds_order(self, topic: str) -> bool:
-        """Whether it makes a difference in which order the records of a source topic come, if they have no headers."""
+        """Return whether the order of a source topic's records makes a difference, if they have no headers."""
         reader = only_reader(self.subtopology, topic, lambda node: self._processors[node.name])
         return reader is None or not reader.promises.unordered
 
     def partials_serde(self, topic: str) -> Serde[Any] | None:
-        """How partial aggregates of the records of a source topic travel."""
+        """Return the serde of partial aggregates of a source topic's records; None if there are none."""
         combiner = self._reader(topic).combiner
         return None if combiner is None else combiner.value_serde
 
@@ -365,7 +365,7 @@ class Task:
         return taken
 
     def written(self, topic: str, records: Records, write: Callable[[Records], _Written]) -> _Written:
-        """What ``write`` makes of records taken from a sink topic; one for which it fails is a failure of the sink.
+        """Return the result of ``write`` for records of a sink topic; where it fails for a record, the sink fails.
 
         Args:
             topic: the sink topic.

@@ -113,7 +113,7 @@ class Topology:
 
 
 def _shown(verb: str, nodes: Mapping[str, Node], internal_topics: frozenset[str]) -> dict[str, str]:
-    """What the nodes of a verb are called."""
+    """Return the names by which the nodes of a verb are shown."""
     topics: dict[str, set[str]] = {name: set() for name in nodes}
     sources = [node for node in nodes.values() if isinstance(node, SourceNode)]
     inputs = [source for source in sources if source.topic not in internal_topics]
@@ -165,7 +165,7 @@ def _check_internal_topics(nodes: Mapping[str, Node], internal_topics: frozenset
 
 
 def _path(nodes: Mapping[str, Node], readers: Mapping[str, str], start: str, stop: str) -> list[str]:
-    """The nodes on a path from ``start`` to ``stop``, also through repartition topics; empty if there is none."""
+    """Return the nodes on a path from ``start`` to ``stop``, also through repartition topics; empty without one."""
     waiting, seen = [[start]], {start}
     while waiting:
         path = waiting.pop(0)

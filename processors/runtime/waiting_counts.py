@@ -1,12 +1,12 @@
-"""How much waits in a store, kept in its metadata, so that nobody has to scan the store to know.
+"""The amount that waits in a store, kept in the store's metadata, so that it is known without a scan.
 
 The bytes::
 
     0x01, time (8 bytes), then each count (8 bytes, big-endian)
 
 The first byte is the version of these bytes. The time is the one by which what is in the store waits, such as its
-stream time. Whoever moves that time or changes what waits puts both anew. So counts that were kept at another time than
-the store's own are not those of its rows: somebody who does not keep counts has written the store since.
+stream time. Counts and time are put together, whenever one of them changes. So counts that were kept at another time
+than the store's own are not those of its rows: somebody who does not keep counts has written the store since.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ def counted_at(store: Any, name: str, size: int) -> int | None:
 
 
 def bytes_of_counts(time: int, counts: Sequence[int]) -> bytes:
-    """What is kept of counts as of a time."""
+    """Return counts as of a time as bytes, for the store's metadata."""
     return versioned(pack_time(time) + Struct(f">{len(counts)}q").pack(*counts))
 
 

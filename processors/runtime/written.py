@@ -16,7 +16,7 @@ _Written = TypeVar("_Written")
 
 
 def written(context: ProcessorContext, records: Records, write: Callable[[Records], _Written]) -> _Written:
-    """What ``write`` makes of records.
+    """Return the result of ``write`` for records.
 
     Args:
         context: of the sink that they leave by.
@@ -36,7 +36,7 @@ def written(context: ProcessorContext, records: Records, write: Callable[[Record
 
 
 def _kept(context: ProcessorContext, row: Batch, write: Callable[[Records], object]) -> Iterator[Batch]:
-    """What can be written of a record: all or nothing, or one half of a table's change."""
+    """Yield the parts of a record that can be written: all, nothing, or one half of a table's change."""
     value = row.values[0]
     change = value if isinstance(value, Change) else Change(value, None)
     try:

@@ -85,7 +85,7 @@ class SideRecords(NamedTuple):
 
     @property
     def keyless(self) -> Booleans:
-        """Which of them have a value, but no key."""
+        """A mask of the records that have a value, but no key."""
         alone: Booleans = pc.and_(self.values.is_valid(), self.keys.is_null()).to_numpy(zero_copy_only=False)
         return alone
 

@@ -102,7 +102,7 @@ class Changes:
         self._runs.append((keys, times))
 
     def take(self) -> list[tuple[Sequence[bytes], Integers]]:
-        """What has been noted since the last time."""
+        """Return what has been noted since the last call."""
         taken, self._runs, self.earliest = self._runs, [], None
         return taken
 
@@ -291,13 +291,13 @@ class CorrectedJoin(VectorizedStreamTableJoin):
         }
 
     def _again(self, now: Mapping[_Place, bytes], before: Mapping[_Place, Kept]) -> list[_Place]:
-        """The records to look up: those that are new, and others as far as the table still knows what was valid."""
+        """Return the records to look up: new ones, and others as far back as the table knows what was valid."""
         horizon = self._table.horizon
         known = MIN_TIME if horizon is None else horizon - self._from
         return [place for place in now if place[1] >= known or place not in before]
 
     def _matches_of(self, places: Sequence[_Place], values: Sequence[bytes]) -> dict[_Place, bytes | None]:
-        """What each record meets now; those for which a condition fails are left out, if that may be."""
+        """Return the match of each record now; records for which a condition fails are left out if the policy is so."""
         if not places:
             return {}
         keys = pa.array([key for key, _, _ in places], pa.binary())

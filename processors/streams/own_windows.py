@@ -18,7 +18,7 @@ Booleans = npt.NDArray[np.bool_]
 
 
 class Reach(NamedTuple):
-    """How far back and how far ahead of each of some records its partners may be: nowhere, if they cross.
+    """The distances back and ahead within which partners of each record lie; none, if the two cross.
 
     Attributes:
         back, ahead: one of each for a record; either may be negative.
@@ -28,11 +28,11 @@ class Reach(NamedTuple):
     ahead: Integers
 
     def of(self, places: Any) -> "Reach":
-        """That of some of the records."""
+        """Return the distances of some of the records."""
         return Reach(self.back[places], self.ahead[places])
 
     def followed_by(self, others: "Reach") -> "Reach":
-        """That of these records and others behind them."""
+        """Return the distances of these records and of others behind them."""
         return Reach(*(np.concatenate(both) for both in zip(self, others, strict=True)))
 
     def holds(self, times: Integers, others: Integers) -> Booleans:
@@ -46,7 +46,7 @@ class Reach(NamedTuple):
         return inside
 
     def closes(self, times: Integers, grace: int) -> Integers:
-        """When window and grace of each record of these times are over: before it comes, if it has no window.
+        """Return when window and grace of records of these times are over; for no window, a time before the record.
 
         >>> Reach(np.array([2, 0]), np.array([3, -9])).closes(np.array([5, 5]), 10).tolist()
         [18, 4]

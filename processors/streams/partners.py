@@ -1,4 +1,4 @@
-"""Which records of two streams are partners, for whole columns.
+"""The pairing of partners of two streams, for whole columns.
 
 Rule of this module: it sees numbers only, and knows neither stores nor what becomes of a pair. Records have places: the
 order in which they came. Of two partners the later one finds the earlier one.

@@ -209,7 +209,7 @@ class StreamTableJoin(Operator):
         return batch.keys if self._selector is None else list(map(self._selector, batch.keys, batch.values))
 
     def _look_up(self, batch: Batch) -> tuple[list[Any], list[bool]]:
-        """What the table has for each record, and which were looked up and found nothing."""
+        """Return the table's entry for each record, and a flag for each that was looked up and found nothing."""
         wanted = self._lookup_keys(batch)
         if None not in wanted:
             found = self._get(wanted, batch)
@@ -236,7 +236,7 @@ class StreamTableJoin(Operator):
         return self._passed(self._newer(keys, records.timestamps, starts), keys, records, self._newer)
 
     def _older(self, keys: list[Any], timestamps: list[int], found: list[int]) -> list[Any]:
-        """What was valid before the versions that were found, by the times of these."""
+        """Return the versions before those that were found, as of just before their times."""
         return self._getter.get_many_as_of(keys, [time - 1 for time in found])
 
     def _newer(self, keys: list[Any], timestamps: list[int], found: list[int]) -> list[Any]:
@@ -246,7 +246,7 @@ class StreamTableJoin(Operator):
         return self._getter.get_many_from(keys, [time + 1 for time in found], latest)
 
     def _passed(self, found: list[Any], keys: list[Any], records: Batch, further: _Further) -> list[Any]:
-        """What was found; where that is to be passed over, what is further on."""
+        """Return the versions that were found; one that does not fit gives way to the next one that does."""
         if self._unfit is not Unfit.NEXT:
             return found
         failing = self._failing(range(len(found)), records, found)
@@ -259,7 +259,7 @@ class StreamTableJoin(Operator):
         return found
 
     def _failing(self, places: Sequence[int], records: Batch, found: list[Any]) -> list[int]:
-        """Where what was found is not too old, and does not fulfill the condition."""
+        """Return the places where the version that was found is not too old, but does not fulfill the condition."""
         near = self._near([found[place] for place in places], [records.timestamps[place] for place in places])
         there = [place for place, entry in zip(places, near, strict=True) if entry is not None]
         fits = self._fits([records.values[place] for place in there], [found[place] for place in there])
@@ -272,7 +272,7 @@ class StreamTableJoin(Operator):
         return [bool(where(value, entry.value)) for value, entry in zip(values, entries, strict=True)]
 
     def _matches(self, records: Batch, found: list[Any]) -> list[Any]:
-        """What was found, without what is no match."""
+        """Return the entries that were found; None where they are no match."""
         found = self._near(found, records.timestamps)
         if self._where is not None and self._unfit is Unfit.MISS:
             for place in self._failing(range(len(found)), records, found):
@@ -280,7 +280,7 @@ class StreamTableJoin(Operator):
         return found
 
     def _near(self, entries: list[Any], timestamps: Sequence[int]) -> list[Any]:
-        """What the table has, without what is too old for its record."""
+        """Return the table's entries; None where they are too old for their record."""
         most = self._tolerance
         if most is None:
             return list(entries)

@@ -1,4 +1,4 @@
-"""Where a function chooses the topic that each record is written to (KIP-303)."""
+"""The sink of records whose topic a function chooses for each of them (KIP-303)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

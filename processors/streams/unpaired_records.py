@@ -39,7 +39,7 @@ class Waiting(NamedTuple):
 class WaitingRecords:
     """The records of both sides that have no partner yet, and the stream time of both.
 
-    Whoever uses the store calls ``begin`` before a batch and ``end`` after it.
+    The user of the store calls ``begin`` before a batch and ``end`` after it.
 
     Args:
         store: of bytes; nobody else uses it.
@@ -47,7 +47,7 @@ class WaitingRecords:
         value_serdes: of the values of each side.
 
     Attributes:
-        rows: what the store says of all its rows, outside of a batch.
+        rows: the summary of the store's rows, outside of a batch.
         stream_time: the largest timestamp of either side, within a batch.
     """
 

@@ -129,7 +129,7 @@ def data_of(values: Iterable[bytes]) -> bytes:
 
 
 class UnpairedRows:
-    """What the store says of all its rows: the stream time of both sides, and how many records of each wait.
+    """The summary of all rows in the store: the stream time of both sides, and how many records of each wait.
 
     Args:
         store: of bytes; nobody else uses it.

@@ -53,7 +53,7 @@ class VectorizedStreamTableJoin(StreamTableJoin):
         return kept.with_values(as_column(self._joiner(kept.keys, kept.values, found), len(kept))), missed
 
     def _met(self, kept: Columns) -> tuple[Array, Booleans | None]:
-        """What each record meets, null for nothing, and which were looked up beyond the history."""
+        """Return the match of each record, null for none, and a mask of look-ups beyond the history."""
         if self._direction.looks_ahead:
             batch = kept.to_batch()
             entries, nothing = self._look_up(batch)
@@ -68,7 +68,7 @@ class VectorizedStreamTableJoin(StreamTableJoin):
         return found, missed
 
     def _look_up_columns(self, kept: Columns) -> tuple[Array, Array]:
-        """What the table has for each record, and the timestamp of that."""
+        """Return the table's value for each record, and its timestamp."""
         keyed = kept.present()
         found = self._getter.get_columns(keyed.keys, moved(keyed.timestamps, self._first))
         if found is None:
@@ -146,5 +146,5 @@ class VectorizedStreamTableJoin(StreamTableJoin):
 
 
 def _without(found: Array, hidden: Booleans) -> Array:
-    """What was found, null where it is hidden."""
+    """Return the values that were found, null where ``hidden`` is true."""
     return found.take(pa.array(np.arange(len(found)), mask=hidden))

@@ -122,7 +122,7 @@ class VectorizedWindowJoin(WindowJoin):
             out.add(record.key, result, record.timestamp)
 
     def _of_one(self, key: Any, left: Any, right: Any) -> Any:
-        """What the joiner makes of one pair of objects."""
+        """Return the joiner's result for one pair of objects."""
         forms = (self._keys, self._values[Side.LEFT], self._values[Side.RIGHT])
         columns = (self._array(form, [one]) for form, one in zip(forms, (key, left, right), strict=True))
         (result,) = as_column(self._joiner(*columns), 1).to_pylist()

@@ -39,7 +39,7 @@ from millpond.stores.typed.windows.window_batch import WindowBatch
 
 @dataclass(frozen=True)
 class StreamStreamJoinPlan:
-    """What both sides of a join need to know.
+    """The plan of a join, which both sides share.
 
     Attributes:
         joiner: ``joiner(key, left value, right value)``.
@@ -64,7 +64,7 @@ class StreamStreamJoinPlan:
 
     @property
     def emits_pairs(self) -> bool:
-        """Whether records that have met have a result."""
+        """True if records that have met have a result."""
         return self.join_type is not JoinType.ANTI
 
     def late_after(self, side: Side) -> int:

@@ -27,10 +27,10 @@ NOTHING = -1
 
 
 class SidePlan(NamedTuple):
-    """How one side is joined.
+    """The plan of one side of a join.
 
     Attributes:
-        store: where its records are kept.
+        store: keeps its records.
         back, ahead: how far back and how far ahead of a record its partners may be.
         closes_after: how long after its time a record's window and grace are over.
         emits_unmatched: whether its records come out without a partner, too.

@@ -37,7 +37,7 @@ def rows_of(records: Columns, sequence: int) -> Array:
 
 
 def data_of(records: Columns) -> Array:
-    """What rows hold of records."""
+    """Return the data in the rows of records."""
     return pc.binary_join_element_wise(_SOME, records.values, b"")
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TableConfig:
-    """What the processors that make a table need to know about it; only the graph replaces it, while it grows.
+    """The configuration of the processors that make a table; only the graph replaces it, while it grows.
 
     Attributes:
         store: the store that holds the table; None if it is not materialized.

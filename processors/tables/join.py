@@ -133,7 +133,7 @@ class TableTableJoin(Operator):
 
 
 class JoinedTable(TableProcessor):
-    """Where the results of both sides come together; puts them into the store if the joined table has one."""
+    """The node where the results of both sides meet; it puts them into the store if the joined table has one."""
 
     def __init__(self, config: TableConfig) -> None:
         super().__init__(config)

@@ -1,4 +1,4 @@
-"""What a versioned table's updates mean to operators that only know the latest rows (KIP-914)."""
+"""The updates of a versioned table for operators that only know the latest rows (KIP-914)."""
 
 from typing import TypeVar
 

@@ -77,13 +77,13 @@ class ChangedKeys(Operator):
 
 
 class _Side(NamedTuple):
-    """What there is of one side of some keys.
+    """The state of one side at some keys.
 
     Attributes:
         rows: the rows, null where there is none.
-        had: which keys had one before the micro-batch.
+        had: a mask of the keys that had one before the micro-batch.
         times: the time of the row, or of its deletion; the least one where there is neither.
-        changed: which keys have an update.
+        changed: a mask of the keys that have an update.
     """
 
     rows: Array

@@ -43,7 +43,7 @@ class GetterAt(Protocol):
         """Return the newest version."""
 
     def at(self, version: str) -> "SortedVersions":
-        """What looks the rows of a version up."""
+        """Return the object that looks up rows of a version."""
 
     def told(self, version: str) -> str:
         """Return a version, for sentences."""
@@ -86,7 +86,7 @@ class VersionRows(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many bytes they take."""
+        """The size of the rows, in bytes."""
         columns = (self.keys, self.values, self.orders, self.times, self.parts)
         return sum(int(one.nbytes) for one in columns if one is not None)
 
@@ -214,7 +214,7 @@ def _settle(order: Integers, tied: npt.NDArray[np.bool_], rows: VersionRows) -> 
 
 
 def _entries(values: Array, since: Array) -> list[ValueAndTimestamp[Any] | None]:
-    """What was found, as objects."""
+    """Return the values that were found as objects."""
     found: Iterable[tuple[Any, Any]] = zip(values.to_pylist(), since.to_pylist(), strict=True)
     return [None if value is None else ValueAndTimestamp(value, time) for value, time in found]
 

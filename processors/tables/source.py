@@ -1,4 +1,4 @@
-"""Where a table begins: each record of a topic becomes an update of its key."""
+"""The source of a table: each record of a topic becomes an update of its key."""
 
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns

@@ -23,7 +23,7 @@ Booleans = npt.NDArray[np.bool_]
 
 
 class TableColumns(Protocol):
-    """What a table does with whole columns; keys are Arrow arrays without nulls."""
+    """The operations of a table on whole columns; keys are Arrow arrays without nulls."""
 
     def takes(self, keys: pa.DataType, values: pa.DataType | None = None) -> bool:
         """Return whether keys, and values that are put, may be columns of these types."""
@@ -109,6 +109,6 @@ def latest_columns(store: Any) -> TableColumns | None:
 
 
 def _column_serdes(store: Any) -> tuple[ColumnSerde, ColumnSerde] | None:
-    """What the serdes of keys and values do for whole columns; None if one needs objects, or keys are not plain."""
+    """Return the serdes of keys and values for whole columns; None if one needs objects, or keys are not plain."""
     keys, values = column_serde(store.key_serde), column_serde(store.value_serde)
     return None if keys is None or values is None or store.key_serde not in PLAIN_KEYS else (keys, values)

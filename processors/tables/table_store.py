@@ -50,9 +50,9 @@ class TableStore:
         return ValueAndTimestamp(found.value, found.timestamp)
 
     def get_many_at(self, keys: Sequence[Any], reached: Sequence[int]) -> tuple[_Found, _Found]:
-        """What there is of each key for one who has reached a time, and what has expired by then and was not told.
+        """Return each key's value at the time reached, and values that have expired by then and were not forwarded.
 
-        Only where entries expire, which takes timestamps.
+        Only stores with timestamps, whose entries can expire, have it.
         """
         assert not isinstance(self.store, _Untimed), "it has no times"
         return self.store.get_many_at(keys, reached)

@@ -76,12 +76,12 @@ _Held: TypeAlias = tuple[Any, Any, int, Headers | None]
 
 @dataclass(frozen=True)
 class BufferSpec:
-    """What a buffer needs to know.
+    """The parameters of a buffer.
 
     Attributes:
         store: the name of its key-value store.
         grace: how long records are held back, in milliseconds.
-        key_serde, value_serde: how records become bytes.
+        key_serde, value_serde: make bytes of records.
     """
 
     store: str
@@ -258,7 +258,7 @@ class TimeOrderedBuffer:
         return key, self._read_value(value) if there else None, unpack_time(row), headers
 
     def _data(self, value: Any, headers: Headers | None) -> bytes:
-        """What a row holds of a record."""
+        """Return the data in the row of a record."""
         data = None if value is None else self._value_serde.serialize(value)
         if not headers:
             return _NONE if data is None else _SOME + data

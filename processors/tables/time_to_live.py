@@ -1,4 +1,4 @@
-"""How a processor fills a store whose entries expire: run by run, so that within one no entry of its own expires.
+"""The filling of a store whose entries expire: run by run, so that within one no entry of its own expires.
 
 What has expired goes by the time that has been reached at each record, which within a micro-batch comes before the
 store's observed stream time has moved. So records are cut into runs: an entry that a record of a run puts is there for
@@ -26,7 +26,7 @@ Integers = npt.NDArray[np.int64]
 
 
 class TimeToLive:
-    """What a processor does for the time to live of a store that it fills.
+    """The time to live of a store, for the processor that fills it.
 
     Args:
         context: of the processor.
@@ -40,16 +40,16 @@ class TimeToLive:
 
     @property
     def expires(self) -> bool:
-        """Whether entries of the store expire, or have done so in an earlier run."""
+        """True if entries of the store expire, or have done so in an earlier run."""
         return self._expiry is not None
 
     @property
     def tells(self) -> bool:
-        """Whether what has expired is to be forwarded as deleted."""
+        """True if expired entries are forwarded as deletes."""
         return self._expiry is not None and self._expiry.tells
 
     def runs(self, records: R) -> Iterator[R]:
-        """The records that are young enough, in runs; the store's time moves on with each, once it has been processed.
+        """Yield the records that are young enough, in runs; the store's time moves on after each run is processed.
 
         Args:
             records: records with keys.
@@ -133,5 +133,5 @@ def _run(times: Integers, reached: Integers, ttl: int) -> int:
 
 
 def _end(times: Integers, ttl: int) -> Integers:
-    """When entries of these times are gone."""
+    """Return the times at which entries of these times are gone."""
     return np.minimum(times, MAX_TIME - ttl) + ttl

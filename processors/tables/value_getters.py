@@ -69,7 +69,7 @@ class ValueGetter(ABC):
         return None
 
     def get_columns(self, keys: Array, timestamps: npt.NDArray[np.int64]) -> tuple[Array, Array] | None:
-        """The value of each key, as of the timestamp if ``versioned``, and its own timestamp; null where there is none.
+        """Return each key's value, as of the timestamp if ``versioned``, and its timestamp; null where there is none.
 
         Args:
             keys: an Arrow array without nulls.
@@ -92,19 +92,19 @@ class ValueGetter(ABC):
         return None
 
     def steps(self, key: Any, earliest: int, until: int | None) -> list[tuple[int, ValueAndTimestamp[Any] | None]]:
-        """The value of ``key`` at ``earliest``, and each later one with its time, up to but not including ``until``.
+        """Return the value of ``key`` at ``earliest``, and each later one with its time, up to and without ``until``.
 
         Tombstones are included, even where there was no value before. None for ``until`` means no end. Before the
-        history retention nothing is known, which reads as None.
+        history retention nothing is known, and values read as None.
         """
         raise NoHistoryError("histories need a table that is materialized in a versioned store (KIP-914)")
 
     def step_after(self, key: Any, time: int) -> tuple[int, ValueAndTimestamp[Any] | None] | None:
-        """The first of the later steps of ``steps(key, time, None)``, without the others; None if there is none."""
+        """Return the first of the later steps of ``steps(key, time, None)``; None if there is none."""
         raise NoHistoryError("histories need a table that is materialized in a versioned store (KIP-914)")
 
     def horizon(self) -> int | None:
-        """The time before which as-of lookups may find nothing although there was a value; None if they never do."""
+        """Return the time before which as-of look-ups may miss values that there were; None if they never do."""
         return None
 
     def history_retention(self) -> int:
@@ -216,7 +216,7 @@ class _SessionGetter(ValueGetter):
 
 
 def windowed_getter(store: str, grid: Grid) -> ValueGetterFactory:
-    """The factory for the results of a windowed aggregation in ``store``, whose windows begin and end by ``grid``."""
+    """Return a factory of getters for results of a windowed aggregation in ``store``, with windows by ``grid``."""
 
     def make(context: ProcessorContext) -> ValueGetter:
         found = context.store(store)

@@ -1,4 +1,4 @@
-"""What filter, map_values and transform_values have in common: a table made of another, value by value.
+"""The common part of filter, map_values and transform_values: a table made of another, value by value.
 
 Such a table has a store only if it asks for one. Without one it is read through its parent: the operation is applied to
 what the parent's value getter finds.
@@ -25,7 +25,7 @@ Found = ValueAndTimestamp[Any] | None
 
 
 class TableOperation(ABC):
-    """How each value of the new table follows from the key and the value of the old one."""
+    """The function from the old table's keys and values to the new values."""
 
     drops_repeated_tombstones: bool = False
     """Whether an update from no value to no value is unnecessary, if the old value is known."""
@@ -40,7 +40,7 @@ class TableOperation(ABC):
 
     @abstractmethod
     def read(self, key: Any, found: Found) -> Found:
-        """What a lookup in the new table finds if one in the old table found ``found``."""
+        """Return the result of a look-up in the new table, from that of the old table, ``found``."""
 
 
 class OperationGetter(ValueGetter):

@@ -26,7 +26,7 @@ ColumnJoiner = Callable[[Array, Array, Array], Any]
 
 
 class ValueType(NamedTuple):
-    """What is known of the values of a table as an Arrow array.
+    """The type of a table's values as an Arrow array.
 
     Attributes:
         type: the type that the table's serde has; None if it has none.

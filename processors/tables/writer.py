@@ -145,7 +145,7 @@ class TableWriter:
         self._updates.flush()
 
     def _olds_of(self, records: Records) -> Any:
-        """The old values that updates carry, if they are those of this table: its own entries may have expired."""
+        """Return the old values of updates if they are this table's; None if its own entries may have expired."""
         return None if self._ttl.expires else records.olds
 
     def _tell_replaced(self, records: Records) -> None:
@@ -298,13 +298,13 @@ class _Forwarder:
         self._context.forward_columns(columns)
 
     def advance(self, time: int) -> None:
-        """Nothing is kept that could be forgotten."""
+        """Do nothing: nothing is kept that could be forgotten."""
 
     def expire(self, time: int) -> None:
-        """Nothing is kept that could expire."""
+        """Do nothing: nothing is kept that could expire."""
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: nothing is held back."""
 
 
 class TableProcessor(Operator):

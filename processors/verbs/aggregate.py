@@ -182,11 +182,11 @@ class WindowedKeys(Projection):
 
 @dataclass(frozen=True)
 class Groupings(Projection):
-    """Whether results are of all values of columns.
+    """The columns of ``grouping``: 1 where a result is of all values of a column, else 0.
 
     Attributes:
         codec: reads the keys, with ``grouping_id``.
-        bits: of that, by the names of the results.
+        bits: the bit of ``grouping_id`` for each result, by its name.
     """
 
     codec: KeyCodec
@@ -241,7 +241,7 @@ class Results(Projection):
 
 
 def begins(windows: AnyWindows, starts: Any) -> Any:
-    """When windows start, by their starts, or as stores have those that end step by step, of the last steps."""
+    """Return the starts of windows, from those in stores; stores have the start of the last step of cumulative ones."""
     return pa.array(begins_of(windows, np.asarray(starts))) if isinstance(windows, CumulativeWindows) else starts
 
 

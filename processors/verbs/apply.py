@@ -248,7 +248,7 @@ class Apply(Operator):
             self._kept_watermark.put(watermark)
 
     def _reached(self) -> int:
-        """How far event time has come for the states of all keys: beyond the watermark at the end of the input only."""
+        """Return how far event time has come for all keys' states: past the watermark only at the end of input."""
         observed = None if self._state.expiry is None else self._state.expiry.observed
         return self._watermark if observed is None else max(self._watermark, observed)
 

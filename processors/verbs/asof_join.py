@@ -44,7 +44,7 @@ _SIDES: Final = pa.struct([("left", pa.binary()), ("right", pa.binary())])
 
 @dataclass(frozen=True)
 class Fitting:
-    """Whether pairs of packed rows fulfill a condition on their columns. Travels to the workers.
+    """A condition on the columns of pairs of packed rows. Travels to the workers.
 
     Attributes:
         rows: reads them.
@@ -61,10 +61,10 @@ class Fitting:
 
 @dataclass(frozen=True)
 class Correcting:
-    """That results are corrected.
+    """The correction of results.
 
     Attributes:
-        history: for how long after the newest time of the left side, in microseconds.
+        history: for how long after a left row's time, by the newest time of the left side, in microseconds.
         key: the columns of the left side that with those in ``on`` and its time tell left rows apart.
     """
 
@@ -74,11 +74,11 @@ class Correcting:
 
 @dataclass(frozen=True)
 class Identities:
-    """What tells packed left rows of one key and time apart. Travels to the workers.
+    """The columns that tell packed left rows of one key and time apart. Travels to the workers.
 
     Attributes:
         rows: reads them.
-        names: the columns that do.
+        names: the names of the columns.
     """
 
     rows: RowCodec
@@ -112,7 +112,7 @@ class CorrectedRows(Projection):
 
 @dataclass(frozen=True)
 class CorrectedChanges(ChangeColumns):
-    """What tells the changes of joined rows apart: one that is no result any more is a delete.
+    """The operations of changes of joined rows: a row that is no result any more is a delete.
 
     The time is that of the left row, null if it has none.
     """
@@ -254,7 +254,7 @@ def _corrected(
 
 
 def sides(keys: Any, left: Any, right: Any) -> Any:
-    """``pairs``, whoever has the keys."""
+    """Return ``pairs``, without the keys."""
     return pairs(left, right)
 
 

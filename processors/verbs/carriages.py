@@ -1,4 +1,4 @@
-"""How each layout is carried to other partitions, by its name: what ``millpond.stores.evolution`` asks a driver for.
+"""The carriages of all layouts to other partitions, by name: ``millpond.stores.evolution`` asks a driver for them.
 
 Rule of this module: it only gathers. A layout's carriage is defined where its bytes are coded, and a new layout gets an
 entry here.

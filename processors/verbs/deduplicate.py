@@ -46,7 +46,7 @@ KEPT_TIME: Final = "kept_time"
 
 @dataclass(frozen=True)
 class DeduplicateSpec(InTime):
-    """What the operator needs to know.
+    """The parameters of the operator.
 
     Attributes:
         within: how much later than the row that is kept its duplicates are at most, in microseconds.

@@ -35,7 +35,7 @@ _ROW: Final = 2
 
 
 def with_foreign_keys(codec: KeyCodec, columns: pa.Table, rows: Array, *, null_safe: bool = False) -> Array:
-    """The packed rows with the foreign keys that their columns make; one with a null is a key only if so it is said."""
+    """Return packed rows behind the foreign keys of their columns; one with a null is a key only if ``null_safe``."""
     keys = codec.pack_columns(columns)
     lengths: Any = pc.binary_length(keys).to_numpy().astype(">u4")
     heads = np.empty((len(keys), _HEAD), np.uint8)
@@ -107,7 +107,7 @@ def without_foreign_key(value: bytes) -> bytes:
 
 
 def _end(value: bytes) -> int:
-    """Where the key ends and the row begins."""
+    """Return the place where the key ends and the row begins."""
     if not value:
         raise UnreadableRowError("a row with a foreign key is empty")
     if value[:1] != FOREIGN:

@@ -39,7 +39,7 @@ ORDERED: Final = "ordered "
 
 
 class KeptCall(NamedTuple):
-    """What is kept of a call.
+    """The record of a call, kept with its state.
 
     Attributes:
         state: the name of its state, which says all that the bytes depend on.
@@ -71,15 +71,15 @@ Calls = Mapping[str, KeptCall]
 
 @dataclass(frozen=True)
 class CallChanges:
-    """What a user says of calls that are not what they were, by the names of their results.
+    """The changes that a user declares of calls, by the names of their results.
 
     Attributes:
-        added: those that begin empty, or for some of them the time since which they are true, in microseconds since
+        added: results that begin empty, or for some of them the time since which they are true, in microseconds since
             1970.
         filled: those of ``added`` that get all rows so far when the state is carried over.
-        renamed: for names that results had, those that they have now.
-        dropped: those that are gone, with their states.
-        beside: new names of columns that are said in the same place, for what is told to write.
+        renamed: the new names of results, by their old ones.
+        dropped: results that are gone, with their states.
+        beside: new names of columns that are declared in the same place, for advice.
     """
 
     added: Collection[str] | Mapping[str, int | None] = ()
@@ -132,11 +132,11 @@ class CallChanges:
 
 @dataclass(frozen=True)
 class Arguments:
-    """What is known of arguments and conditions beside their text.
+    """The equality and the form of arguments and conditions, which are kept as text.
 
     Attributes:
         follow: whether a second one may be what the first one was.
-        shown: one as it is written.
+        shown: returns one as it is written.
     """
 
     follow: Callable[[str, str], bool] = str.__eq__
@@ -149,7 +149,7 @@ def first_calls(calls: Calls) -> pa.Schema:
 
 
 def calls_in(schema: pa.Schema) -> dict[str, KeptCall]:
-    """What the columns of such a schema say."""
+    """Return the calls that the columns of such a schema have."""
     return {column.name: _call(column) for column in schema}
 
 
@@ -159,12 +159,12 @@ def since_in(schema: pa.Schema) -> dict[str, int]:
 
 
 def places_in(history: Schemas) -> dict[str, int]:
-    """Where in a row the state of each of the newest calls is."""
+    """Return the place in a row of each of the newest calls' states."""
     return {column.field.name: column.id - 1 for column in history.versions[-1]}
 
 
 def slots_of(history: Schemas, name: str, filled: Collection[int] = ()) -> Slots:
-    """Where the states of the newest calls are.
+    """Return the places of the states of the newest calls.
 
     Args:
         history: the calls so far.
@@ -298,7 +298,7 @@ class _Change:
         )
 
     def _others(self) -> str:
-        """What is said of calls that are not what they were."""
+        """Return the words about calls that are not what they were."""
         lines = []
         for name in self.other:
             column, call = self.kept[name], self._calls[name]
@@ -320,7 +320,7 @@ class _Change:
         return "".join(lines)
 
     def _advice(self) -> str:
-        """What to write."""
+        """Return the advice on what to write."""
         new, gone, line = self._written({})
         told = f"write {line}: "
         told += "what is added begins empty" if new else ""
@@ -338,7 +338,7 @@ class _Change:
         return f"if {pairs}: write {self._written(guessed)[2]}; or else {told}"
 
     def _written(self, guessed: Mapping[str, str]) -> tuple[list[str], list[str], str]:
-        """What is added, what is dropped, and what to write, if some have new names of which nothing is said."""
+        """Return what is added, what is dropped, and the code for it, if undeclared new names are as guessed."""
         now = set(guessed.values())
         fresh = {name: self._free(name) for name in self.other if name not in now}
         new = [*(name for name in self.new if name not in now), *fresh.values()]
@@ -354,7 +354,7 @@ class _Change:
         return [*self.gone, *(self.kept[name].field.name for name in self.other)]
 
     def _line(self, new: Collection[str], called: Mapping[str, str], gone: Collection[str]) -> str:
-        """What a user writes, with the times that are said already."""
+        """Return the code for the changes, with the times that are declared already."""
         added = {name: self._changes.since(name) for name in new}
         return _line(added, {**self._changes.beside, **called}, gone, self._changes.filled)
 
@@ -390,7 +390,7 @@ def _line(
     dropped: Collection[str],
     filled: Collection[str] = (),
 ) -> str:
-    """What a user writes of these changes."""
+    """Return the code for these changes."""
     begins = {name: repr(None if since is None else _time(since)) for name, since in added.items()}
     begins |= {name: "history" for name in added if name in filled}
     timed = f"{{{', '.join(f'{name!r}: {begin}' for name, begin in begins.items())}}}"
@@ -430,7 +430,7 @@ def _call(column: Any) -> KeptCall:
 
 
 def _text(column: Any, key: bytes) -> str | None:
-    """What is kept of a call under that key."""
+    """Return the text that is kept of a call under that key."""
     found = column.metadata.get(key)
     return None if found is None else str(found, "utf-8")
 
@@ -440,7 +440,7 @@ def _time(since: int) -> str:
 
 
 def _compared(columns: Columns) -> list[tuple[int, str, KeptCall]]:
-    """What tells calls from others; fields that are equal may have other metadata."""
+    """Return what tells calls from others; fields that are equal may have other metadata."""
     return [(column.id, column.field.name, _call(column.field)) for column in columns]
 
 

@@ -46,7 +46,7 @@ _HEAD: Final = 2
 
 
 class TimerClock(Enum):
-    """What a timer waits for; the value is its byte in the rows."""
+    """The clock that a timer waits for; the value is its byte in the rows."""
 
     EVENT_TIME = b"\x00"
     """The records' time."""
@@ -130,7 +130,7 @@ class KeyTimers:
         heappush(self._waiting, Due(time, key, name))
 
     def cancel(self, key: bytes, name: bytes) -> None:
-        """Forget a timer, if there is such a one."""
+        """Forget a timer, if it is there."""
         self._look_up(key, name)
         self._now[key, name] = None
 

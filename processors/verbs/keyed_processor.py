@@ -20,7 +20,7 @@ from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore,
 
 @dataclass(slots=True)
 class TaskScope:
-    """What the contexts of all keys of a task share.
+    """The parts that the contexts of all keys of a task share.
 
     Attributes:
         state: the state by key, each with the event time at which it was set last.
@@ -105,7 +105,7 @@ class KeyState:
 
 
 class KeyContext:
-    """What a rule may touch while it handles one record or one timer of a key. It is of no use afterward."""
+    """The interface of a rule while it handles one record or one timer of a key. It is of no use afterward."""
 
     __slots__ = ("_clock", "_key", "_scope", "_time")
 
@@ -127,7 +127,7 @@ class KeyContext:
 
     @property
     def input_complete(self) -> bool:
-        """Whether no record is left to come: a timer that sets itself again and again should stop."""
+        """True if no record is left to come: a timer that sets itself again and again should stop."""
         return self._scope.input_complete
 
     @property
@@ -153,7 +153,7 @@ class KeyContext:
         self._scope.set_timer(self._scope.event_timers, self._key, _name(name), max(time, earliest))
 
     def cancel_timer(self, name: str = "") -> None:
-        """Cancel the event-time timer of that name, if there is such a one."""
+        """Cancel the event-time timer of that name, if it is set."""
         self._scope.set_timer(self._scope.event_timers, self._key, _name(name), None)
 
     def set_wall_clock_timer(self, when: datetime | timedelta | str, name: str = "") -> None:
@@ -174,7 +174,7 @@ class KeyContext:
         self._scope.set_timer(self._scope.wall_timers, self._key, _name(name), time)
 
     def cancel_wall_clock_timer(self, name: str = "") -> None:
-        """Cancel the wall-clock timer of that name, if there is such a one."""
+        """Cancel the wall-clock timer of that name, if it is set."""
         self._scope.set_timer(self._scope.wall_timers, self._key, _name(name), None)
 
 

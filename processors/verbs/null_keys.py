@@ -22,7 +22,7 @@ _TIME_SIZE: Final = 8
 
 
 class NullKeys(Enum):
-    """What happens to a row with a null in its key."""
+    """The treatment of a row with a null in its key."""
 
     DROPPED = "dropped"
     """It is left out, because it could only join, and null equals nothing."""

@@ -185,7 +185,7 @@ class RowsOfSides(Projection):
 
 @dataclass(frozen=True)
 class ChangeColumns(Projection):
-    """What tells the changes of a change feed apart: what it is, its order, and its time.
+    """The columns that tell the changes of a change feed apart: operation, order, and time.
 
     Attributes:
         times: the type of the times.
@@ -256,6 +256,6 @@ _NOTHING: Final[tuple[None, None]] = (None, None)
 
 
 def pairs(left: Any, right: Any) -> Any:
-    """What a join makes of columns of rows: structs of both."""
+    """Return structs of columns of rows of both sides, as a join makes them."""
     sides = [column.cast(pa.binary()) for column in (left, right)]
     return pa.StructArray.from_arrays(sides, ["left", "right"])

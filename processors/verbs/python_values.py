@@ -122,7 +122,7 @@ def _python_column(column: Any) -> list[Any]:
 
 
 def _change(type_: Any) -> _Change | None:
-    """What makes the one form of a value of what Arrow gives; None where that is the form already."""
+    """Return the function from Arrow's Python values of a type to their one form; None where they are that form."""
     if pa.types.is_timestamp(type_) and type_.tz is not None:
         return lambda value: value.astimezone(UTC)
     if pa.types.is_map(type_):

@@ -1,4 +1,4 @@
-"""How messages about a verb tell of its rows: by the verb's name, and by the columns of its user.
+"""The words of messages about a verb's rows: its name, and the columns of its user.
 
 Rule of this module: it shows packed keys and rows, and what a rule of ``apply`` sees of them. What cannot be read is
 not shown.

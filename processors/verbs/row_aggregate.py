@@ -63,7 +63,7 @@ _UNUSABLE: Final = (TypeError, ValueError, LookupError, AttributeError, Arithmet
 
 
 class InputSerde(ColumnarSerde[tuple[Any, ...]]):
-    """What a row brings to an aggregation: a MessagePack array of its time, then the physical values of its columns.
+    """The serde of rows for an aggregation: a MessagePack array of the time, then the physical values of the columns.
 
     Nested values come back as tuples.
 
@@ -237,11 +237,11 @@ class RowAggregate:
         )
 
     def combiner(self, rows: Input, windows: AnyWindows | None) -> RowCombiner | None:
-        """What makes states of rows before they travel; None if each row has to.
+        """Return the combiner that makes states of rows before they travel; None if each row has to travel.
 
         Args:
-            rows: how rows are packed.
-            windows: into which they are folded, in microseconds; None for none.
+            rows: packs rows.
+            windows: the windows of rows, in microseconds; None for none.
         """
         if self._fold is None or not self._merges:
             return None
@@ -304,7 +304,7 @@ class RowAggregate:
         return merged
 
     def results(self, states: Sequence[list[Any] | None], keys: Sequence[Any] = ()) -> pa.Table:
-        """The results, one row for each of ``states``; None gives a row of nulls, so all columns count as nullable.
+        """Return the results, one row for each of ``states``; None gives a row of nulls, so all columns are nullable.
 
         Args:
             states: the states.
@@ -329,10 +329,10 @@ class RowAggregate:
         return self.of_each(lambda number: _result(self.functions[number], columns[number], states), keys)
 
     def of_each(self, make: Callable[[int], Any], keys: Sequence[Any] = ()) -> list[Any]:
-        """What is made of each function, which is given by its number.
+        """Return a list of what ``make`` makes of each function's number.
 
         Args:
-            make: makes it.
+            make: makes an item of a number.
             keys: of the states, as far as they are known; for errors.
 
         Raises:
@@ -440,7 +440,7 @@ def _result(function: StatefulFunction, column: Any, states: Any) -> Any:
 
 
 def _places(calls: Mapping[str, AggregateCall]) -> list[int]:
-    """Where in an input each call finds its value. Rows are counted by their times, which are never null."""
+    """Return the place of each call's value in an input. Rows are counted by their times, which are never null."""
     places, end = [], 1
     for call in calls.values():
         if call.takes_values:

@@ -39,7 +39,7 @@ def sequenced_table(
     ttl: int | None = None,
     expired: Expired = Expired.SILENT,
 ) -> KTable:
-    """A versioned table of the rows of a topic; of those of one key and time the one with the greatest order, if any.
+    """Return a versioned table of a topic's rows; among rows of one key and time, the greatest order counts.
 
     Args:
         builder: of the topology.

@@ -25,13 +25,13 @@ _UNREADABLE: Final = (TypeError, ValueError, msgpack.UnpackException)
 
 @dataclass(frozen=True)
 class Slots:
-    """Where in a row the state of each call is. Travels to the workers.
+    """The places in a row of the states of calls. Travels to the workers.
 
     Attributes:
         name: of the serde, which says with which calls the state began; it never changes.
         places: of the calls, in their order.
         shortest: how many states the shortest rows have.
-        longest: how many those have that are written now.
+        longest: how many the rows have that are written now.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Slots:
 
     @property
     def plain(self) -> bool:
-        """Whether rows have the states of the calls and nothing else."""
+        """True if rows have the states of the calls and nothing else."""
         return self == Slots.first(self.name, len(self.places))
 
 
@@ -107,7 +107,7 @@ class StateSerde(ColumnarSerde[list[Any]]):
         return row
 
     def with_added(self, row: bytes, states: Mapping[int, Any]) -> bytes:
-        """A row with the states of calls that came later, by their places; what it has stays as it is, bit for bit.
+        """Return a row with states of later calls, by their places; what it has stays as it is, bit for bit.
 
         Raises:
             SerdeError: it is no row, or has something in one of these places.

@@ -1,6 +1,6 @@
-"""What a rule of ``apply`` may keep, and what to write for a value that it may not.
+"""The values that a rule of ``apply`` may keep, and the advice for values that it may not.
 
-Rule of this module: it says what is wrong; what can be kept, MessagePack's serde decides.
+Rule of this module: it says what is wrong; MessagePack's serde decides what can be kept.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -47,7 +47,7 @@ def _parts(value: Any) -> Iterable[Any]:
 
 
 def _instead(part: Any) -> str:
-    """What to write for a part: the first that fits."""
+    """Return the advice for a part: the first that fits."""
     return next(line for fits, line in _LINES if fits(part))
 
 

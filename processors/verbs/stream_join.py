@@ -31,11 +31,11 @@ In microseconds. A row of which one of the two is null joins with nothing.
 
 
 class OwnBounds(NamedTuple):
-    """That each left row has bounds of its own.
+    """The bounds of single left rows.
 
     Attributes:
         at_most: the greatest one, in microseconds.
-        columns: the parameters for which the user gave a column; of the others all rows have the same.
+        columns: the parameters for which the user gave a column; the others are the same for all rows.
     """
 
     at_most: int
@@ -102,7 +102,7 @@ def _lefts(keys: Any, left: Any, right: Any) -> Any:
 
 
 def _terms(bounds: OwnBounds) -> dict[str, Term]:
-    """What the stores' rows depend on: a column may be another one, as each row has what it came with."""
+    """Return the terms of the stores' rows: a column may be another one later, since rows keep their own bounds."""
     return {**dict.fromkeys(bounds.columns, "a column"), "at_most": bounds.at_most}
 
 

@@ -133,11 +133,11 @@ def _keys(keys: Sequence[Any]) -> Any:
 
 
 def _rank_changes(values: Any, olds: Any) -> tuple[Any, Any]:
-    """What changes at which rank: the place of the update, and a column of ``_RANKED``.
+    """Return the changes of ranks: the place of the update, and a column of ``_RANKED``.
 
     Args:
         values: the states of keys, null where there is none any more.
-        olds: those before; None if there are none.
+        olds: the states before; None if there are none.
     """
     rows, lengths = listed(values.storage.flatten()[1])
     before, lengths_before = (rows.slice(0, 0), 0 * lengths) if olds is None else listed(olds.storage.flatten()[1])
@@ -195,7 +195,7 @@ class RankedRows(Projection):
 
 @dataclass(frozen=True)
 class RankChangeColumns(ChangeColumns):
-    """What tells changes of ranks apart: one without a row is a delete."""
+    """The columns that tell changes of ranks apart: a change without a row is a delete."""
 
     def columns(self, batch: Batch, first: int) -> list[Any]:
         return super().columns(batch.with_values([value["row"] for value in batch.values]), first)

@@ -44,16 +44,16 @@ _TOGETHER: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Input(ABC):
-    """How the rows of one input become records. Travels to the workers.
+    """The conversion of one input's rows to records. Travels to the workers.
 
     Rows come as the columns ``key``, ``value`` and, if there is one, ``foreign`` (structs), ``timestamp`` (int64,
     microseconds) and, for a change feed, ``op`` (string).
 
     Attributes:
         topic: the topic of the topology.
-        keys: how keys are packed.
+        keys: packs keys.
         null_keys: what happens to rows with a null in their key.
-        order: how the column ``order`` (a struct) is packed, which decides among rows of one key and time; None if
+        order: packs the column ``order`` (a struct), which decides among rows of one key and time; None if
             there is none, and their values decide.
         in_order: whether rows of one key and time go by the column ``place`` (int64) or, where there is none, come in
             the order in which they count, as those of a change feed that a verb has made.
@@ -84,7 +84,7 @@ class Input(ABC):
 
     @property
     def copies(self) -> int:
-        """How many keys each row has."""
+        """The number of keys of each row."""
         return 1 if self.grouping is None else len(self.grouping.sets)
 
     def spread(self, rows: pa.Table) -> Iterator[pa.Table]:
@@ -187,7 +187,7 @@ class Projection(ABC):
 
     @property
     def identity(self) -> Sequence[str]:
-        """Those of them by which rows of a change feed replace each other; by default none."""
+        """The columns among them by which rows of a change feed replace each other; by default none."""
         return ()
 
     @abstractmethod

@@ -1,1 +1,1 @@
-"""What the operators that come with Millpond promise, and can do, beyond processors of one's own."""
+"""The operators of Millpond: their promises and abilities beyond those of the user's processors."""

@@ -15,19 +15,19 @@ from millpond.processors.runtime.processor import Processor, ProcessorContext
 
 
 class Operator(Processor):
-    """A processor whose promises whoever runs a task goes by, and that is told more than one of a user's.
+    """A processor with promises by which a task is run, and with more calls than a user's processor gets.
 
     Attributes:
-        promises: what it promises; settled by the end of ``init``.
+        promises: its promises; settled by the end of ``init``.
     """
 
     promises: Promises = Promises()
 
     @property
     def combiner(self) -> Combiner | None:
-        """What makes partial aggregates of its records before they reach it, if only the last updates are forwarded.
+        """The combiner that aggregates its records before they reach it, if only the last updates are forwarded.
 
-        None, as by default, where it must have the records themselves.
+        By default None: it must have the records themselves.
         """
         return None
 

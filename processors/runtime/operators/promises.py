@@ -1,4 +1,4 @@
-"""What an operator says of itself, so that whoever runs a task may do with its records what nobody can tell.
+"""The promises of an operator, by which a task may treat its records in other ways without anybody noticing.
 
 Rule of this module: each promise is a sentence that holds or not, and none is the default.
 """

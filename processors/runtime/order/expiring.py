@@ -1,4 +1,4 @@
-"""Stores that others look up, and whose entries expire: whoever looks has to be told by then what is gone.
+"""Stores that others look up, and whose entries expire: before a look-up, expired entries are forwarded.
 
 The stream time of such a store is that of the task, not only of what is put into it. So records are cut into runs,
 whichever input they are of, within which nothing expires that was there before; what expires before a run is forwarded

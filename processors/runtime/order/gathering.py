@@ -1,9 +1,8 @@
-"""Which processors may keep what comes until the task settles, so that they process all of it at once.
+"""The choice of processors that keep records until the task settles, to process all of them at once.
 
 A join of two streams gets a batch of one side at a time, and where its inputs alternate, or are made of one stream, a
-batch is a record. But nobody can tell when a join has processed a record before its results, or what it has put into
-its stores, are looked at. So it may wait for all records of both sides and take them together, in the order of their
-positions.
+batch is a record. But it makes no difference when a join processes a record, as long as nobody looks at its results or
+its stores. So it may wait for all records of both sides and take them together, in the order of their positions.
 
 Rule of this module: the graph decides, and what processors say of themselves (``Promises.gathers``,
 ``keeps_positions``). All that use one store gather together, and only if every record reaches them with its position,

@@ -110,7 +110,7 @@ class KeyedRegion:
         return set() if self._processors[name].promises.at_flush else set(self._part.nodes[name].stores)
 
     def _claims(self, name: str) -> set[tuple[str, str]]:
-        """What records that come to a node touch at once, there and below."""
+        """Return the nodes, stores and topics that records at a node touch at once, there and below."""
         if self._processors[name].promises.at_flush:
             return {("node", name)}
         node = self._part.nodes[name]

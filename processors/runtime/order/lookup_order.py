@@ -77,7 +77,7 @@ class _Meeting:
     as_of: bool
 
     def ends(self, records: Mapping[str, Booleans], keys: Integers, times: Integers) -> Booleans:
-        """Where a wave must end for a key; ``records`` are those of each topic."""
+        """Return where a wave must end for a key; ``records`` are those of each topic."""
         first, second = records[self.first], records[self.second]
         late = seen_too_early(first, second, keys, times) if self.as_of else None
         return returns(first, second, keys, late)

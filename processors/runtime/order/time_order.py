@@ -126,7 +126,7 @@ def places_taken(queues: Sequence[npt.NDArray[np.int64]], order: Order) -> npt.N
 
 
 def _numbers_of_keys(runs: Iterable[tuple[str, Records]]) -> npt.NDArray[np.int64]:
-    """A number for each key; one for all if some are neither text nor bytes nor integers, and so may be equal."""
+    """Return a number for each key; one for all if some are not text, bytes or integers, and so may be equal."""
     keys = [key for _, run in runs for key in (run.keys.to_pylist() if isinstance(run, Columns) else run.keys)]
     if not set(map(type, keys)) <= {str, bytes, int, NoneType}:
         return np.zeros(len(keys), np.int64)

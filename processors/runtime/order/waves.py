@@ -21,12 +21,12 @@ _NEVER: Final = np.iinfo(np.int64).min
 
 
 def returns(first: Booleans, second: Booleans, keys: Integers, late: Booleans | None = None) -> Booleans:
-    """Where a wave must end for a key, since an input would come too early in it.
+    """Return where a wave must end for a key, since an input would come too early in it.
 
     Args:
         first, second: the records of two inputs; the first goes first in a wave.
         keys: a number for each record that tells its key.
-        late: those of the first input that must not come before an earlier record of the second; None for all.
+        late: the records of the first input that must not come before an earlier record of the second; None for all.
 
     >>> first = np.array([True, False, True, False, True])
     >>> returns(first, ~first, np.array([0, 0, 0, 1, 0])).tolist()

@@ -150,7 +150,7 @@ class SubscriptionReceive(Operator):
         return Columns(primary_keys, answers, np.maximum(times, columns.timestamps), columns.positions)
 
     def _found_columns(self, serdes: "_Columns", keys: Array) -> tuple[Array, npt.NDArray[np.int64]]:
-        """The bytes of the foreign values at distinct keys, and their times; null and any time if there is none."""
+        """Return the bytes and times of the foreign values at distinct keys; null and any time where there is none."""
         found = self._getter.get_latest_columns(keys)
         if found is None or serdes.value is None or not serdes.value.takes(found[0].type):
             data, times = self._looked_up(keys.to_pylist())
@@ -170,7 +170,7 @@ def _answer(instruction: int, hash_: bytes | None, data: bytes | None) -> bytes:
 
 
 def _contents(subscriptions: Messages, found: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
-    """What the responses to subscriptions carry: what ``_answer`` says of each.
+    """Return the contents of responses to subscriptions, by the rules of ``_answer``.
 
     Args:
         subscriptions: the subscriptions.
@@ -234,7 +234,7 @@ class ForeignTableJoin(Operator):
             self.context.forward_columns(answers)
 
     def _answers(self, columns: Columns) -> Columns | None:
-        """What to answer all who have subscribed; None if the updates have to be objects."""
+        """Return the answers to all who have subscribed; None if the updates have to be objects."""
         serdes = self._columns
         if serdes is None or serdes.value is None or not serdes.foreign_key.takes(columns.keys.type):
             return None
@@ -264,7 +264,7 @@ class ForeignTableJoin(Operator):
 
 
 class _Columns(NamedTuple):
-    """What the serdes do for whole columns; that of the values None if these have to be objects."""
+    """The serdes for whole columns; None for the values' serde if these have to be objects."""
 
     key: ColumnSerde
     foreign_key: ColumnSerde

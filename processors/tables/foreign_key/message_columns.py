@@ -64,7 +64,7 @@ class LeftRows(NamedTuple):
 
 
 def column_serdes(*serdes: Serde[Any]) -> list[ColumnSerde] | None:
-    """What serdes do for whole columns; None if one of them needs objects."""
+    """Return the serdes for whole columns; None if one of them needs objects."""
     known = [columns for columns in map(column_serde, serdes) if columns is not None]
     return known if len(known) == len(serdes) else None
 

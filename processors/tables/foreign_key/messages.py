@@ -59,7 +59,7 @@ def left_rows_spec(name: str, key_serde: Serde[Any]) -> StoreSpec:
 
 
 class Instruction(IntEnum):
-    """What the foreign side does with a subscription; the numbers are Kafka Streams'."""
+    """The task of the foreign side for a subscription; the numbers are Kafka Streams'."""
 
     DELETE_KEY_NO_PROPAGATE = 0
     """Forget the subscription."""
@@ -72,7 +72,7 @@ class Instruction(IntEnum):
 
 
 class Content(IntEnum):
-    """What a response carries."""
+    """The content of a response."""
 
     NOTHING = 0
     """No foreign value: a left join's result has None there, an inner join's result is deleted."""
@@ -92,7 +92,7 @@ _CONTENTS: Final = {int(content): content for content in Content}
 
 
 class Subscription(NamedTuple):
-    """What a row of the left table asks of the foreign side.
+    """The request of a row of the left table to the foreign side.
 
     Attributes:
         hash: of the left value's bytes; None where the row was deleted.
@@ -133,11 +133,11 @@ class Subscription(NamedTuple):
 
 
 class Response(NamedTuple):
-    """What the foreign side answers.
+    """The answer of the foreign side.
 
     Attributes:
         hash: of the left value that asked; an answer to any value but the current one is stale.
-        content: what it carries.
+        content: the kind of answer.
         foreign_value: the bytes of the foreign value, empty where there is none.
     """
 
@@ -238,7 +238,7 @@ def read_responses(messages: Sequence[bytes]) -> Iterator[tuple[bytes | None, in
 
 
 def read_left_rows(rows: Sequence[bytes | None]) -> Iterator[tuple[bool, bytes, bytes] | None]:
-    """What ``LeftRow.from_bytes`` reads in each row; None where there is none."""
+    """Yield the fields that ``LeftRow.from_bytes`` reads in each row; None where there is no row."""
     for data in rows:
         if data is None:
             yield None

@@ -37,7 +37,7 @@ class RowJoining(Operator):
         self._joiner = joiner
 
     def _results_of(self, asking: Batch, lefts: Sequence[Any], foreigns: Sequence[Any]) -> list[Any]:
-        """The results; None where the joiner fails and such records are to be left out, so that there is no row."""
+        """Return the results; None where the joiner fails and the policy leaves such records out."""
         return list(map(self._result, asking.keys, lefts, foreigns, asking.timestamps, asking.headers_of_each))
 
     def _result(self, key: Any, left: Any, foreign: Any, timestamp: int, headers: Headers | None) -> Any:

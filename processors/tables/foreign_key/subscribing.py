@@ -39,7 +39,7 @@ COLUMNS_FROM: Final = 100
 
 
 class _Columns(NamedTuple):
-    """What the serdes of the keys do for whole columns."""
+    """The serdes of the keys for whole columns."""
 
     key: ColumnSerde
     foreign_key: ColumnSerde
@@ -100,7 +100,7 @@ class SubscriptionSend(Operator):
     def _subscribing(
         self, batch: Batch, olds: Sequence[Any], news: Sequence[Any], hashes: Sequence[bytes | None]
     ) -> Batch:
-        """What to tell the foreign keys that rows have named and name now, in the order of the rows."""
+        """Return the messages to the foreign keys that rows have named and name now, in the order of the rows."""
         keys: list[Any] = []
         told: list[bytes] = []
         places: list[int] = []
@@ -158,7 +158,7 @@ class SubscriptionSend(Operator):
         self.context.forward_columns_to(self._subscriptions, subscriptions)
 
     def _told(self, serdes: _Columns, rows: Columns, keys: Array, olds: Array, news: Array, hashes: Array) -> Columns:
-        """What to tell the foreign keys that rows have named and name now, in the order of the rows."""
+        """Return the messages to the foreign keys that rows have named and name now, in the order of the rows."""
         named, names = valid(olds), valid(news)
         same = pc.equal(olds, news).fill_null(False).to_numpy(zero_copy_only=False)
         moved = named & ~same

@@ -114,7 +114,7 @@ class VectorizedResponseJoin(ColumnJoining, ResponseJoin):
             self.context.forward_columns(results.select(~retracted))
 
     def _made(self, columns: Columns) -> tuple[Columns, Booleans] | None:
-        """The results of the answers that are not stale, and which are retracted; None if they have to be objects."""
+        """Return the results of answers that are not stale, and a mask of retracted ones; None if it needs objects."""
         rows = self._row_columns
         if rows is None or None in self._serdes or not rows.takes(columns.keys.type):
             return None

@@ -49,9 +49,9 @@ class VectorizedSubscriptionSend(SubscriptionSend):
             self._forward_columns(self._columns, columns.with_values(data), *keys)
 
     def _raw(self, columns: Columns) -> tuple[Array, Array, Array, Array] | None:
-        """The bytes of rows, of their keys and of the foreign keys that they have named and name now, null for none.
+        """Return the bytes of rows, of their keys and of the foreign keys that they named before and name now.
 
-        None if the rows have to be objects, or one of them is at fault.
+        A foreign key is null if there is none. Return None if rows have to be objects, or one is at fault.
         """
         serdes, values = self._columns, self._value_columns
         if serdes is None or values is None:

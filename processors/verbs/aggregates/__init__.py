@@ -1,4 +1,4 @@
-"""What a user writes to aggregate columns: ``count()``, ``sum("amount")``, ``last("status")`` and so on.
+"""The functions that aggregate columns: ``count()``, ``sum("amount")``, ``last("status")`` and so on.
 
 Rule of this room: a call says what is wanted and knows no types; ``millpond.processors.verbs.functions`` has the
 logic. The names are Spark SQL's, and so is what they mean in its ANSI mode, unless a docstring says otherwise.

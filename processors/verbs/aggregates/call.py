@@ -72,25 +72,25 @@ class AggregateCall:
 
     @property
     def takes_values(self) -> bool:
-        """Whether rows bring a value for it: of its column, or any value where a row counts."""
+        """True if rows bring a value for it: of its column, or any value where a row counts."""
         return self.column is not None or self.where is not None
 
     @property
     def wraps(self) -> bool:
-        """Whether values are the only fields of structs, which are null in rows that do not count.
+        """True if values are the only fields of structs, which are null in rows that do not count.
 
-        So it is where null is a value as others are. Elsewhere, the value itself is null in such rows.
+        This holds where null is a value as others are. Elsewhere, the value itself is null in such rows.
         """
         return self.where is not None and not self.options.get("ignore_nulls", True)
 
     @property
     def by_time(self) -> bool:
-        """Whether the result goes by the times of rows, and, at equal times, by their order."""
+        """True if the result goes by the times of rows, and, at equal times, by their order."""
         return self.function in _BY_TIME
 
     @property
     def compares(self) -> bool:
-        """Whether the result depends on which values are equal, or greater; of two columns, those of the first one."""
+        """True if the result depends on which values are equal, or greater; of two columns, on the first one."""
         return self.function in _COMPARING or bool(self.options.get("distinct"))
 
     def __str__(self) -> str:
@@ -100,7 +100,7 @@ class AggregateCall:
 
     @property
     def _name(self) -> str:
-        """What a user calls the function."""
+        """The name of the function for users."""
         return self.function if self.defined is None else self.defined.name
 
 

@@ -1,4 +1,4 @@
-"""What pandas, Polars and SQL call what is there under another name.
+"""The names in pandas, Polars and SQL of functions that have another name here.
 
 Rule of this module: names of functions and of nothing else.
 """

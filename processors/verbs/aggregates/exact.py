@@ -53,7 +53,7 @@ def avg(column: object, *, where: object | None = None) -> AggregateCall:
 
 @fitted
 def var_samp(column: object, *, where: object | None = None) -> AggregateCall:
-    """The variance of the population of which the values that are not null are a sample; null if there is at most one.
+    """Return the variance of the population that the values that are not null sample; null if there is at most one.
 
     Numbers give float64: the exact variance, rounded once, whatever the order of the rows. Spark's is rounded with each
     row. It is NaN if a value is NaN or infinite, and infinite beyond the greatest float64. The state is the exact sums
@@ -82,7 +82,7 @@ def stddev_pop(column: object, *, where: object | None = None) -> AggregateCall:
 
 @fitted
 def covar_samp(column: object, other: object, *, where: object | None = None) -> AggregateCall:
-    """The covariance of the population of which the rows that have both values are a sample; null if at most one has.
+    """Return the covariance of the population that the rows with both values sample; null if at most one has both.
 
     Numbers give float64: the exact covariance, rounded once, whatever the order of the rows. Spark's is rounded with
     each row. It is NaN if a value is NaN or infinite, and infinite beyond the greatest float64. The state is the exact
@@ -129,9 +129,9 @@ def skewness(column: object, *, where: object | None = None) -> AggregateCall:
 
 @fitted
 def kurtosis(column: object, *, where: object | None = None) -> AggregateCall:
-    """How much of the variance is due to few far values: 0 for a normal distribution, which is 3 less than the ratio.
+    """Return how much of the variance is due to few far values: the ratio less 3, 0 for a normal distribution.
 
-    It is that of the values themselves, as in Spark; DuckDB and pandas give an estimate of what they are a sample of.
+    It is that of the values themselves, as in Spark; DuckDB and pandas estimate it for the population.
     It is null if there are none, or all are equal. All else is as in ``var_samp``; the state is some 70 bytes as a
     rule.
     """
@@ -202,7 +202,7 @@ def bit_or(column: object, *, where: object | None = None) -> AggregateCall:
 
 @fitted
 def bit_xor(column: object, *, where: object | None = None) -> AggregateCall:
-    """The bits that an odd number of integers has, of the type of the integers; null if there are none but nulls."""
+    """Return the bits that an odd number of the integers has, in their type; null if there are none but nulls."""
     return AggregateCall("bit_xor", column, where=where)
 
 

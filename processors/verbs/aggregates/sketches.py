@@ -66,7 +66,7 @@ def hll_sketch_agg(column: object, lg_config_k: int = 12, *, where: object | Non
 
 @fitted
 def theta_sketch_agg(column: object, lg_nom_entries: int = 12, *, where: object | None = None) -> AggregateCall:
-    """A theta sketch of the values that are not null: how many differ, also in unions, intersections and differences.
+    """Return a theta sketch of values that are not null: how many differ, also in unions, intersections, differences.
 
     It is as Spark's, which reads it by ``theta_sketch_estimate``, ``theta_intersection`` and the like. Never null:
     without values it is that of none. As in Spark, empty strings do not count. All NaNs are equal, and -0.0 = 0.0.

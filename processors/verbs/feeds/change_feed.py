@@ -1,4 +1,4 @@
-"""What the rows of a change feed say: upserts, deletes, and values before an update, which say nothing new.
+"""The rows of a change feed: upserts, deletes, and values before an update, which say nothing new.
 
 Rule of this module: an operation that is not in its table is refused, never guessed. The table has the words of Delta
 Lake's change data feed, Debezium, Flink, and of the verbs' own output.
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 
 class Change(Enum):
-    """What a row of a change feed does."""
+    """The operation of a row of a change feed."""
 
     UPSERT = "upsert"
     DELETE = "delete"
@@ -34,7 +34,7 @@ KNOWN: Final = f"{', '.join(OPERATIONS)}, in upper or lower case"
 
 
 def changes_of(operations: "pa.Array[Any] | pa.ChunkedArray[Any]") -> list[Change | None]:
-    """What each row does; None where its operation is null or unknown."""
+    """Return the operation of each row; None where it is null or unknown."""
     text: Any = operations
     encoded = pc.dictionary_encode(pc.utf8_lower(text))
     if isinstance(encoded, pa.ChunkedArray):

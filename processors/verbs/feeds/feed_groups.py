@@ -75,7 +75,7 @@ class FeedGroups(Operator):
         self._updates.send_columns(Columns(groups.keys, after, latest, olds=olds))
 
     def _known(self, groups: Groups) -> Any:
-        """What ``known_states`` says of groups."""
+        """Return the ``known_states`` of groups."""
         try:
             return known_states(self._columns, groups)
         except pa.ArrowInvalid as error:

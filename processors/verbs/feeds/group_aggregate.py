@@ -72,7 +72,7 @@ class GroupAggregate(RowAggregate):
 
     @property
     def values(self) -> pa.Schema:
-        """What rows bring for each call: true for one that takes no values."""
+        """The values of rows for each call: true for a call that takes no values."""
         taken = {one.name: one for one in self.arguments}
         return pa.schema([taken.get(name, pa.field(name, pa.bool_())) for name in self.schema.names[1:]])
 
@@ -100,7 +100,7 @@ class GroupAggregate(RowAggregate):
 
     @property
     def _places(self) -> Mapping[str, int]:
-        """Where in rows each call has its value."""
+        """The place of each call's value in rows."""
         return dict(zip(self.schema.names, self.slots.places, strict=True))
 
 

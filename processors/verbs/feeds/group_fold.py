@@ -72,7 +72,7 @@ class GroupFold:
         return PhysicalRowType.of(pa.StructArray.from_arrays(made, fields=fields, mask=pc.less(made[0], 1)))
 
     def _columns(self, rows: Array) -> tuple[list[Array], Integers]:
-        """What rows have in their places, and how many places each has: those that were added later are null."""
+        """Return the columns of rows, and how many places each row has: later ones are null."""
         types = self._calls.row_types
         if len(rows) >= FEW:
             try:
@@ -145,10 +145,10 @@ class GroupFold:
 
 
 def _side_by_side(rows: Array, types: Sequence[pa.DataType | None]) -> tuple[list[Array], Integers]:
-    """What ``GroupFold._columns`` gives.
+    """Return the columns of rows, and how many places each row has, for ``GroupFold._columns``.
 
     Raises:
-        pyarrow.ArrowInvalid: some are no such rows.
+        pyarrow.ArrowInvalid: a row has too many places, or none.
     """
     lengths = array_lengths(rows)
     found = np.unique(lengths)
@@ -182,7 +182,7 @@ def _some(counts: Counts, ordered: Array, rows: Array, some: npt.NDArray[np.bool
 
 
 def _counting(groups: Groups, signs: Integers, members: Array) -> npt.NDArray[np.bool_]:
-    """Which rows count: not one that leaves a group which has no rows, since nothing is taken out of that (KIP-904)."""
+    """Return a mask of rows that count: a row that leaves a group without rows does not (KIP-904)."""
     counts = np.ones(len(signs), np.bool_)
     left = members.fill_null(0).to_numpy().copy()
     leaving = np.bincount(groups.numbers[signs < 0], minlength=len(left))

@@ -72,7 +72,7 @@ class GroupValues:
         self._store = store
 
     def of_call(self, groups: Array, place: int) -> Array:
-        """Where the values of a call of each group begin in the store, from the keys of the groups."""
+        """Return the prefixes of the values of one call of each group in the store, from the keys of the groups."""
         return pc.binary_join_element_wise(DATA, terminated_column(groups), place.to_bytes(_PLACE_SIZE), b"")
 
     def forget(self, groups: Array) -> None:

@@ -67,7 +67,7 @@ class LastChanges(Operator):
         self.context.forward(Batch(list(newer), rows, [timestamp for _, timestamp in newer.values()]))
 
     def _newer(self, last: dict[Any, tuple[bytes, int]]) -> dict[Any, tuple[bytes, int]]:
-        """The changes that count more than what has come before of their keys; their orders are kept from now on."""
+        """Return the changes that count more than earlier ones of their keys, and keep their orders."""
         newer, orders, late = {}, [], 0
         for (key, change), before in zip(last.items(), self._orders.get_many(last), strict=True):
             order, _ = order_and_row(change[0])

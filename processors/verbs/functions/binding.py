@@ -81,7 +81,7 @@ Those of two columns take the type of structs of both. Those that go by time tak
 
 
 def bind(call: AggregateCall, path: str, type_: pa.DataType, times: pa.DataType) -> AggregateFunction:
-    """The function of ``call`` for values of a type in its one form (``normalized``), of rows with times of a type.
+    """Return the function of ``call`` for values of a ``normalized`` type, of rows with times of a type.
 
     If the call wraps values, the type is still theirs, and the function takes structs around them.
 

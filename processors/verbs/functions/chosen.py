@@ -32,7 +32,7 @@ class Chosen(AggregateFunction):
         """Of which rows, by a boolean for each."""
 
     def given(self, values: Array) -> Array:
-        """What the function is given of the values of chosen rows."""
+        """Return the function's input from the values of chosen rows."""
         return values
 
     def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:

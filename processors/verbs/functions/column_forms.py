@@ -33,7 +33,7 @@ def ranks_of(values: Array) -> Integers:
 
 
 def canonical_values(values: Array) -> Array:
-    """What ``canonical_form`` makes of each of some values that are not null."""
+    """Return the ``canonical_form`` of each value; none is null."""
     nested = pa.types.is_nested(values.type)
     return with_leaves(values, values.type, _canonical) if nested or pa.types.is_floating(values.type) else values
 
@@ -45,7 +45,7 @@ def equal_type(type_: Any) -> pa.DataType:
 
 
 def equal_forms(values: Array) -> Array:
-    """What ``equality_form`` makes of each of some values that are not null, of a type that has such a form."""
+    """Return the ``equality_form`` of each value; none is null, and their type has such a form."""
     type_ = values.type
     if pa.types.is_nested(type_) or pa.types.is_floating(type_):
         return pack_values(canonical_values(values))
@@ -133,9 +133,9 @@ def _begins(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
 
 
 def _list_ranks(elements: Integers, lengths: Integers) -> Integers:
-    """The ranks of lists: by their first elements, then the next ones; a list is behind those that it begins with.
+    """Return the ranks of lists: by their first elements, then the next ones; a list comes after its own beginnings.
 
-    A rank is how many lists are less. Place by place, those are looked at that have been equal so far.
+    A rank is the number of lists that are less. Each step compares one place of the lists that were equal so far.
     """
     starts = np.cumsum(lengths) - lengths
     ranks, equal, place = np.zeros(len(lengths), np.int64), np.arange(len(lengths)), 0

@@ -31,7 +31,7 @@ _MOST_ADDED: Final = 64
 
 
 def present(values: Array) -> npt.NDArray[np.bool_]:
-    """Where a value is not null."""
+    """Return a mask of the values that are not null."""
     valid: npt.NDArray[np.bool_] = values.is_valid().to_numpy(zero_copy_only=False)
     return valid
 
@@ -262,7 +262,7 @@ def exact_sums(lists: Array, one_by_one: Callable[[list[float]], float]) -> Floa
 
 
 def _with_loss(left: Floats, right: Floats) -> tuple[Floats, Floats]:
-    """The rounded sums, and what they lack of the exact ones (Knuth); not a number where these are beyond floats."""
+    """Return the rounded sums, and what they lack of the exact ones (Knuth): not a number beyond floats."""
     sums = left + right
     of_right = sums - left
     return sums, (left - (sums - of_right)) + (right - of_right)

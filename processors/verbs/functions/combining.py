@@ -88,7 +88,7 @@ class RowCombiner(Combiner):
 
     @property
     def spares(self) -> bool:  # type: ignore[override]
-        """Whether a row is late, its task alone knows, and then it tells of the row."""
+        """True if rows may be late: only their task can tell, and reports them."""
         return self.windows is not None
 
     def keys(self, records: pa.Table) -> Any:
@@ -130,7 +130,7 @@ def merges_exactly(call: AggregateCall) -> bool:
 def float_sums(
     calls: Mapping[str, AggregateCall], types: Mapping[str, pa.DataType], places: Sequence[int]
 ) -> Sequence[int]:
-    """Where rows have the values of which there are sums of floats."""
+    """Return the places in rows of values that are summed as floats."""
     return [
         place
         for (name, call), place in zip(calls.items(), places, strict=True)

@@ -31,7 +31,7 @@ pc: Any = _compute
 
 
 class Count(AggregateFunction):
-    """How many values are not null."""
+    """The number of values that are not null."""
 
     type = pa.int64()
     nullable = False
@@ -60,7 +60,7 @@ class Count(AggregateFunction):
 
 
 class CountDistinct(AggregateFunction):
-    """How many different values there are besides null.
+    """The number of different values besides null.
 
     Args:
         type_: of the values.
@@ -95,7 +95,7 @@ class CountDistinct(AggregateFunction):
         return self._different(states, groups, pa.array([], self._elements), np.empty(0, np.int64), size)
 
     def _different(self, states: Array, owners: Integers, forms: Array, groups: Integers, size: int) -> Array:
-        """The forms in states of some groups, and more of them, each once and ascending; null where there are none."""
+        """Return the forms in states of groups, and more forms, each once and ascending; null where there are none."""
         kept, lengths = listed(states)
         both = pa.concat_arrays([kept, forms])
         numbers, ranks = np.concatenate([owners.repeat(lengths), groups]), ranks_of(both)

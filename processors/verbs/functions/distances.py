@@ -1,4 +1,4 @@
-"""Which rows of each key are far enough from the one that was taken before them.
+"""The choice of rows of each key that are far enough from the one that was taken before them.
 
 Rule of this module: numbers of keys and times; what the rows are does not matter.
 """
@@ -13,7 +13,7 @@ Booleans = npt.NDArray[np.bool_]
 
 
 def far_apart(numbers: Integers, times: Integers, within: int) -> Booleans:
-    """Which rows are taken: the first of each key, and each that is later by more than ``within`` than the last taken.
+    """Return a mask of taken rows: the first of each key, and each later by more than ``within`` than the last taken.
 
     Args:
         numbers: the numbers of the keys, from 0 on, in ascending order.
@@ -33,7 +33,7 @@ def far_apart(numbers: Integers, times: Integers, within: int) -> Booleans:
 
 
 def _reached(first: Booleans, following: Integers) -> Booleans:
-    """The places that are reached from the first ones by any number of steps, which double from round to round."""
+    """Return a mask of places that are reached from the first ones in any number of steps, which double each round."""
     reached, steps = np.append(first, True), np.append(following, len(following))
     while True:
         more = reached.copy()

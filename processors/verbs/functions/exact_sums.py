@@ -29,7 +29,7 @@ _DIGITS: Final = 109
 
 
 class ExactSums(AggregateFunction):
-    """What is made of a count and of exact sums; a state is nil before any value."""
+    """A function of a count and of exact sums; a state is nil before any value."""
 
     type = pa.float64()
 
@@ -80,10 +80,10 @@ class ExactSums(AggregateFunction):
 
 
 class Unit:
-    """How the numbers of a column become whole. Can be pickled.
+    """The unit of a column's numbers, by which they become whole. Can be pickled.
 
     Args:
-        path: what errors call the column.
+        path: the name of the column in errors.
         type_: of the column.
         wanted: what only numbers have, for errors.
 
@@ -102,7 +102,7 @@ class Unit:
         self.denominator = 10**type_.scale if decimal else 1
 
     def wholes(self, values: Sequence[Any]) -> tuple[int, list[int]] | None:
-        """The values as so many units, of which 2 ** bits are one, behind these bits; None if one is not finite."""
+        """Return the values as whole units, of which 2 ** bits are one, behind the bits; None if one is not finite."""
         if not self._floats:
             return 0, list(map(whole, values))
         if not all(map(isfinite, values)):

@@ -24,7 +24,7 @@ _VARIANT: Final = b"variant"
 
 
 def order_form(path: str, type_: pa.DataType) -> Form | None:
-    """What is ordered by ``<`` as the values are; None if that is what they are themselves.
+    """Return a form that ``<`` orders as the values are ordered; None if the values are that form.
 
     Raises:
         ConfigurationError: such values have no order.

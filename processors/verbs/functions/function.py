@@ -107,7 +107,7 @@ class AggregateFunction(StatefulFunction):
 
 
 def without_notes(type_: Any) -> Any:
-    """A type as values and states have it that are columns: whatever is said of it that no value depends on is gone."""
+    """Return a type as columns of values and states have it: without nullability and notes inside it."""
     return nullable_type(type_) if pa.types.is_nested(type_) else type_
 
 

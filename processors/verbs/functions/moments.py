@@ -34,7 +34,7 @@ Finish = Callable[[int, int], float]
 
 
 class Moments(ExactSums):
-    """What is made of the count and of the sums of powers of values.
+    """A function of the count and of the sums of powers of values.
 
     Args:
         unit: of the values.

@@ -50,11 +50,11 @@ class Complete(Chosen):
 
 
 class Products(ExactSums):
-    """What is made of the sums of products of two values.
+    """A function of the sums of products of two values.
 
     Args:
-        units: of the two.
-        least: of how many rows there is a result.
+        units: of the two values.
+        least: the least number of rows with a result.
     """
 
     powers: ClassVar[Sequence[Powers]]

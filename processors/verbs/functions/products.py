@@ -30,7 +30,7 @@ _LOWEST: Final = -1_200
 
 
 class Products(ExactSums):
-    """What is made of the product of values.
+    """A function of the product of values.
 
     Args:
         unit: of the values.

@@ -192,7 +192,7 @@ class FloatSum(Sum):
         return joined_lists(nothing, floats, groups.repeat(lengths), _TOO_MANY, self._longer)
 
     def _longer(self, state: list[float] | None, values: list[float]) -> list[float]:
-        """What ``add`` makes of the values one by one, as many at a time as leave the sum as it is."""
+        """Return the state after ``add`` of each value, with as many at a time as leave the sum as it is."""
         longer, place = state or [], 0
         while place < len(values):
             stop = place + max(1, _TOO_MANY - len(longer))
@@ -328,7 +328,7 @@ class Average(AggregateFunction):
         return count > 0 and repr(self.quotient(total, count)) == repr(result)
 
     def _share(self, result: Any) -> Any:
-        """What each of several values that are alike adds to a sum that is a whole number."""
+        """Return the share of one of several equal values in a sum that is a whole number."""
         return Fraction(result) if isfinite(result) else result
 
     def quotient(self, total: Any, count: int) -> Any:

@@ -1,4 +1,4 @@
-"""What depends on how often each value comes: the most frequent one, and percentiles.
+"""Functions of how often each value comes: the most frequent one, and percentiles.
 
 Rule of this module: a state has each value once, in the one form that stands for all that are equal to it, ascending,
 with how often it has come::
@@ -65,7 +65,7 @@ class Tally(AggregateFunction):
         return self._counted(states, groups, nothing, np.empty(0, np.int64), size)
 
     def _counted(self, states: Array, owners: Integers, values: Array, groups: Integers, size: int) -> Array:
-        """The values in states of some groups, and more of them, with their counts; null where there are none."""
+        """Return the values in states of groups, and more values, with their counts; null where there are none."""
         kept, before, lengths = tallied(states)
         both = pa.concat_arrays([kept, values])
         numbers, ranks = np.concatenate([owners.repeat(lengths), groups]), ranks_of(both)
@@ -133,7 +133,7 @@ class Percentile(Tally):
         return from_physical([next(made) if one else None for one in some.tolist()], self.type)
 
     def _between(self, near: Any, far: Any, position: float) -> Any:
-        """What is between two neighbors, as Spark rounds it."""
+        """Return the value between two neighbors, as Spark rounds it."""
         one, other = self._number(near), self._number(far)
         beyond = position - int(position)
         number = one if near == far or not beyond else (int(position) + 1 - position) * one + beyond * other

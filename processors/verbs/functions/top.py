@@ -92,7 +92,7 @@ def _ranks(column: Array) -> Integers:
 
 
 def first_rows(verb: str, keys: KeyCodec, n: int) -> Aggregation:
-    """The aggregation that keeps the first rows of each key; errors name the verb, and the key as ``keys`` reads it."""
+    """Return the aggregation that keeps the first rows of each key; errors name the verb, and the key by ``keys``."""
     first = partial(_first, n, f"top_n {verb!r}", keys)
 
     def add(key: Any, value: Any, state: Any) -> Any:

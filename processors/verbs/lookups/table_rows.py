@@ -62,7 +62,7 @@ class TableRows:
         return self.table.version()
 
     def at(self, version: str) -> SortedVersions:
-        """What looks the rows of a version up.
+        """Return the object that looks up rows of a version.
 
         Raises:
             ConfigurationError: they take more memory than they may, or a column has another type now.
@@ -165,11 +165,11 @@ class TableRows:
 
 
 class _Held:
-    """What is in memory of a table.
+    """The rows of a table in memory.
 
     Args:
-        version: which.
-        parts: their numbers.
+        version: the version.
+        parts: the numbers of its parts.
         found: the rows.
     """
 

@@ -34,7 +34,7 @@ class SideColumns:
 
 
 def matching_of(verb: Verb) -> Matching:
-    """How a verb decides who matches.
+    """Return the rules by which a verb decides who matches.
 
     Raises:
         ConfigurationError: it is no join.
@@ -86,7 +86,7 @@ def asked_row(
 
 
 def _packed(input_: Any, rows: pa.Table) -> PackedSide:
-    """What one row has of an input."""
+    """Return the part of one row that belongs to an input."""
     assert isinstance(input_, PackedRows)
     times, place = rows["timestamp"].combine_chunks(), rows.column_names.index("timestamp")
     timed = rows.set_column(place, "timestamp", times.fill_null(NO_TIME))

@@ -27,11 +27,11 @@ from millpond.processors.verbs.verb import PackedRows
 
 
 class _Found(NamedTuple):
-    """What one direction leads to.
+    """The result of the search in one direction.
 
     Attributes:
         version: the version; None if there is none.
-        passed: those that were passed over on the way.
+        passed: the versions that were passed over on the way.
     """
 
     version: Stored | None
@@ -40,13 +40,13 @@ class _Found(NamedTuple):
 
 @dataclass(frozen=True)
 class AsofMatching(Matching):
-    """How an ``asof_join`` decides, or a ``lookup_join``. Lengths of time are microseconds.
+    """The rules of an ``asof_join``, or a ``lookup_join``. Lengths of time are microseconds.
 
     Attributes:
         left, right: the inputs.
         rows: the columns of a result, also where it shows none of the right side.
         join_type: which left rows have a result.
-        tolerance, exact, direction, where, unfit: those of the verb.
+        tolerance, exact, direction, where, unfit: as in the verb.
         corrected: whether results are a change feed, whose deletes show no right row.
     """
 
@@ -97,7 +97,7 @@ class AsofMatching(Matching):
         return f"the match is that of {instant(winner.time, self.right.times)}: {why}{hidden}"
 
     def _changed(self, asked: Asked, winner: Stored | None, version: str | None) -> Iterator[str]:
-        """What is not the same in the row as the state, or a version of a table, would make it."""
+        """Yield differences between the row and what the state, or a version of a table, would make of it."""
         came = asked.sides.get("right")
         deleted = self.corrected and asked.row.get("op") == "delete"
         if came is None or deleted or not self.join_type.shows_right:
@@ -150,7 +150,7 @@ class _Walk:
             yield right.delete(time, "a delete, so nothing was valid at the row's time" if hides else "a delete")
 
     def _older(self) -> _Found:
-        """What was valid at the row's time, and behind what is passed over."""
+        """Return the version that was valid at the row's time, behind those that are passed over."""
         passed: list[Stored] = []
         found = self._valid(self._last)
         while found is not None and self._passes(found):

@@ -19,12 +19,12 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 def side_called(role: str) -> str:
-    """What messages call the side of a join that has a role: that of two, or one of several tables by its name."""
+    """Return the name of a join's side in messages: one of two, or one of several tables by its name."""
     return f"the {role} side" if role in ("left", "right") else f"the table {role!r}"
 
 
 class PackedSide(NamedTuple):
-    """What a row has of one input of its join.
+    """The part of a row that comes from one input of its join.
 
     Attributes:
         key: the packed key.
@@ -53,7 +53,7 @@ class Asked:
 
 
 class Matching(ABC):
-    """How a join decides who matches whom. A verb has it, if it is a join.
+    """The rules by which a join decides who matches whom. Only joins have them.
 
     Attributes:
         timed: whether the time of a row decides, so that a row has to have it.
@@ -102,7 +102,7 @@ class Telling:
         return self._candidate(self.row(one.value), one.time, until, why, won=won)
 
     def delete(self, time: int, why: str) -> Candidate:
-        """That a key had nothing from a time on."""
+        """Return a candidate that says that a key had nothing from a time on."""
         return self._candidate(None, time, None, why, won=False)
 
     def _candidate(
@@ -124,7 +124,7 @@ def length(micros: int) -> str:
 
 
 def deletes_among(rows: Sequence[Stored]) -> list[int]:
-    """When a key had no version any more: the ends of versions that no other one follows at once."""
+    """Return the times from which a key had no version: ends of versions that no other one follows at once."""
     starts = {one.time for one in rows}
     return [one.until for one in rows if one.until is not None and one.until not in starts]
 

@@ -20,7 +20,7 @@ from millpond.processors.verbs.verb import PackedRows
 
 @dataclass(frozen=True)
 class MultiMatching(Matching):
-    """How a ``multi_join`` decides.
+    """The rules of a ``multi_join``.
 
     Attributes:
         inputs: by role, the first one first.
@@ -54,7 +54,7 @@ class MultiMatching(Matching):
         return MatchExplanation(asked.verb, asked.row, time, rows, _verdict(there, joined), notes)
 
     def _kept(self, role: str, asked: Asked, retained: Retained) -> Kept:
-        """What a side has of the key; nothing if a null in it equals nothing, and the row is of another side."""
+        """Return what a side has of the key; nothing if a null in it equals nothing, and the row is of another side."""
         keys = {side.key for side in asked.sides.values()}
         side = asked.sides.get(role, asked.sides[next(iter(self.inputs))])
         if len(keys) > 1 and all(asked.row.get(name) is None for name in self.shown[role]):

@@ -26,12 +26,12 @@ class Stored(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What a store has of a key.
+    """The rows that a store has of a key.
 
     Attributes:
         rows: its rows, the oldest first.
         since: the time before which others may have been forgotten; None if none have.
-        outdone: those of whose time another one counts.
+        outdone: rows that do not count, as another one of their time does.
         version: the version of a table that others keep, for sentences; None if it is the verb's state.
     """
 
@@ -45,7 +45,7 @@ class Retained(Protocol):
     """The stores of a verb."""
 
     def of_key(self, store: str, key: bytes) -> Kept:
-        """What the store of that name has of a packed key."""
+        """Return what the store of that name has of a packed key."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,11 @@ class LookedUp(Retained):
 
 
 def kept_in(store: Any, spec: StoreSpec, key: bytes) -> Kept:
-    """What an open store has of a key.
+    """Return what an open store has of a key.
 
     Args:
         store: a versioned, window or timestamped store with bytes as keys and values.
-        spec: what it is.
+        spec: its spec.
         key: the key, packed.
     """
     if spec.kind.in_segments:

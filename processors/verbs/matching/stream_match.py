@@ -27,7 +27,7 @@ from millpond.processors.verbs.verb import PackedRows
 
 @dataclass(frozen=True)
 class StreamMatching(Matching):
-    """How a ``stream_join`` decides. Lengths of time are microseconds.
+    """The rules of a ``stream_join``. Lengths of time are microseconds.
 
     Attributes:
         inputs: by role.
@@ -109,7 +109,7 @@ class StreamMatching(Matching):
         return f"{rows}; the join shows only rows without any" if self.join_type is JoinType.ANTI else rows
 
     def _with_mate(self, asked: Asked, found: list[Candidate]) -> tuple[list[Candidate], list[str]]:
-        """The candidates, of which the one in the row is told, and what is not the same as the state would have it."""
+        """Return the candidates, among them the match in the row, and differences from what the state would give."""
         came = asked.sides.get("right")
         if came is None or not self.join_type.shows_right or not self.shown["right"]:
             return found, []

@@ -25,7 +25,7 @@ from millpond.processors.verbs.verb import PackedRows
 
 @dataclass(frozen=True)
 class TableMatching(Matching):
-    """How a ``table_join`` decides.
+    """The rules of a ``table_join``.
 
     Attributes:
         inputs: by role.
@@ -122,11 +122,11 @@ def rows_of_key(
 def changed_since(
     asked: Asked, now: Mapping[str, Mapping[str, Any] | None], shown: Mapping[str, Sequence[str]]
 ) -> Iterator[str]:
-    """What is not the same in a row as the state would make it now.
+    """Yield differences between a row and what the state would make of it now.
 
     Args:
         asked: the row.
-        now: by role, what a result has of a side now.
+        now: by role, the columns that a result has of a side now.
         shown: by role, the columns that are shown.
     """
     for role, side in asked.sides.items():

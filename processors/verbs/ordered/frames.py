@@ -65,7 +65,7 @@ def _put(column: Any, places: Integers, values: Any) -> Any:
 
 @dataclass(frozen=True)
 class Layout:
-    """What is known of keys, and their new rows behind it, key by key.
+    """The layout of kept rows and of the new rows behind them, key by key.
 
     Attributes:
         order: the positions in both, laid end to end: what is known, then the new rows.

@@ -120,11 +120,11 @@ class ResultsOfRows(Projection):
 
 @dataclass(frozen=True)
 class LastResults(Projection):
-    """What a key's last row came out with, of the results that aggregate.
+    """The results of a key's last row, of the calls that aggregate.
 
     Attributes:
         calls: make them of states.
-        state: the form of what is kept.
+        state: the form of the state.
     """
 
     calls: Calls

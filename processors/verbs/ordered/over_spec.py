@@ -46,10 +46,10 @@ _NAME: Final = f"over-state-1: aggregate-state-{STATE_VERSION}: "
 
 @dataclass(frozen=True)
 class Frame:
-    """Which rows of a key count for each row.
+    """The rows of a key that count for each row.
 
     Attributes:
-        rows: how many at most, itself included; None for any number.
+        rows: how many at most, the row itself included; None for any number.
         within: how much earlier they are at most, in microseconds; None for any time.
     """
 
@@ -58,7 +58,7 @@ class Frame:
 
     @property
     def whole(self) -> bool:
-        """Whether all rows count that came before it."""
+        """True if all rows count that came before it."""
         return self.rows is None and self.within is None
 
 
@@ -182,7 +182,7 @@ class Calls:
 
 @dataclass(frozen=True)
 class OverSpec(InTime):
-    """What the operator needs to know.
+    """The parameters of the operator.
 
     Attributes:
         calls: the results.
@@ -200,13 +200,13 @@ class OverSpec(InTime):
 
     @property
     def deepest(self) -> int:
-        """How many rows before the next one are needed, by number."""
+        """The number of rows before the next one that are needed."""
         framed_rows = 0 if self.frame.rows is None or self.calls.aggregate is None else self.frame.rows - 1
         return max([framed_rows, *self.calls.lags.values()])
 
     @property
     def state(self) -> OverState:
-        """What is kept of a key."""
+        """The form of a key's state."""
         calls, positions = self.calls, self.calls.aggregated
         types = {calls.positions[one.name]: without_notes(one.type) for one in calls.arguments}
         reaching = [calls.positions[name] for name in calls.lags]
@@ -220,12 +220,12 @@ class OverSpec(InTime):
 
     @property
     def state_serde(self) -> OverStateSerde:
-        """How the state of a key is kept."""
+        """The serde of a key's state."""
         return self.state.serde
 
     @property
     def lives(self) -> int | None:
-        """How long what is kept of a key may still count after its last row, in microseconds; None for ever."""
+        """The time for which a key's state may count after its last row, in microseconds; None for ever."""
         if self.ttl is not None or self.frame.within is None or self.calls.lags:
             return self.ttl
         return self.frame.within

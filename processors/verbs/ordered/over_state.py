@@ -1,4 +1,4 @@
-"""What ``over`` keeps of a key: the states of its calls, and the arguments of the rows that the next one may reach.
+"""The state of a key of ``over``: the states of its calls, and the arguments of rows that the next one may reach.
 
 It is a row of places (``millpond.processors.verbs.state_serde``). The first has the times of those rows, the oldest
 first. Each call has two places of its own behind it, that of the state after the key's last row and that of the
@@ -28,10 +28,10 @@ _TIMES: Final = pa.field("times", pa.list_(pa.field("item", pa.int64(), nullable
 
 
 class OverStateSerde(StateSerde):
-    """What is kept of a key, as a MessagePack array of what lies in each place.
+    """The serde of a key's state: a MessagePack array of its places.
 
     Args:
-        slots: where everything is.
+        slots: the places of everything.
         fields: the struct of the times, the states, and the arguments.
         initial: what each is before any row.
         reaching: how many of the last fields are arguments.
@@ -102,7 +102,7 @@ class OverState:
 
     @property
     def serde(self) -> OverStateSerde:
-        """How it is kept."""
+        """The serde of this form."""
         places = self.slots.places
         own = [*(1 + 2 * places[one] for one in self.states), *(2 + 2 * places[one] for one in self.arguments)]
         slots = Slots(self.slots.name, (0, *own), 1 + 2 * self.slots.shortest, 1 + 2 * self.slots.longest)
@@ -149,7 +149,7 @@ class KeptRows:
     arguments: Mapping[int, tuple[Any, Integers]]
 
     def argument(self, call: int) -> tuple[Any, Booleans]:
-        """What each row brings for a call, null where it does not count for it; and whether it does."""
+        """Return each row's argument for a call, null where it does not count for it, and a mask of rows that count."""
         values, own = self.arguments[call]
         behind = np.arange(len(self.times)) - np.repeat(self.counts.cumsum() - self.counts, self.counts)
         places = behind - np.repeat(self.counts - own, self.counts)

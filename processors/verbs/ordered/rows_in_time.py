@@ -3,7 +3,7 @@
 With a grace a row is taken when nothing that is not later can come any more: the *watermark*, the greatest time less
 the grace, is past it. Without one rows are taken as they come.
 
-Rule of this module: it knows keys, times and the bytes of rows, and passes rows on to whoever takes them.
+Rule of this module: it knows keys, times and the bytes of rows, and passes rows on to subclasses.
 """
 
 from abc import abstractmethod
@@ -34,7 +34,7 @@ _ORDERED: Final = "waiting-ordered"
 
 @dataclass(frozen=True)
 class InTime:
-    """Which rows are taken, and when.
+    """The choice of rows that are taken, and the time at which they are.
 
     Attributes:
         late: how late a row may be, in microseconds.
@@ -147,7 +147,7 @@ def as_columns(batch: Batch) -> Columns:
 
 
 def in_order(numbers: Integers, times: Integers, values: Any) -> Integers:
-    """The places of rows by the numbers of their keys, then times; where these are equal, by the bytes of the rows."""
+    """Return the places of rows by the numbers of their keys, then times, then the bytes of the rows."""
     order = np.lexsort((times, numbers))
     equal = (numbers[order][1:] == numbers[order][:-1]) & (times[order][1:] == times[order][:-1])
     if not equal.any():

@@ -73,13 +73,13 @@ class TakenRows:
         return results, self._kept(states)
 
     def _begins(self, layout: Layout, times: Integers) -> Booleans:
-        """Where rows begin that share no frame with those before."""
+        """Return a mask of rows that share no frame with those before."""
         begins = np.append(True, layout.keys[1:] != layout.keys[:-1])
         begins[1:] |= self._spec.far(times[:-1], times[1:])
         return begins
 
     def _arguments(self) -> dict[int, Any]:
-        """What the new rows bring for each call that takes something."""
+        """Return the arguments of the new rows for each call that has some."""
         columns = self._spec.rows.unpack(self.rows.values)
         arguments = self._spec.arguments.items()
         return {
@@ -87,7 +87,7 @@ class TakenRows:
         }
 
     def _whole(self, call: int, before: KeptRows) -> tuple[Any, Booleans]:
-        """What all rows bring for a call whose arguments are kept, and which of them count for it."""
+        """Return all rows' arguments for a call whose arguments are kept, and a mask of rows that count for it."""
         known, counting = before.argument(call)
         new = self._new.get(call)
         new = pa.nulls(len(self.rows), NO_ARGUMENT) if new is None else new
@@ -104,7 +104,7 @@ class TakenRows:
         return with_leaves(found, type_, lambda leaves: leaves) if pa.types.is_nested(type_) else found
 
     def _running(self) -> Any:
-        """The states of all rows up to each one: those before it are in what its key's last row came out with."""
+        """Return the states of all rows up to each one; the results of a key's last row have the rows before it."""
         layout = Layout.of(self._known.astype(np.int64), self._numbers)
         fields = list(self._calls.states)
         before = PhysicalRowType.of(pa.StructArray.from_arrays(self._states, fields=fields))
@@ -147,7 +147,7 @@ class TakenRows:
         return PhysicalRowType.of(pa.StructArray.from_arrays(columns, fields=list(calls.states)))
 
     def _kept(self, states: Any) -> Any:
-        """What is kept of each key: the states of its last row, and what may be reached from the next one."""
+        """Return the state of each key: the states of its last row, and the rows that the next one may reach."""
         spec, size, keys = self._spec, len(self._lasts), self._layout.keys
         last = pa.nulls(size, spec.calls.states) if states is None else states.take(pa.array(self._lasts)).storage
         lasts = self._layout.new[self._lasts][keys]

@@ -101,7 +101,7 @@ class KeptRows:
 
     @property
     def clock(self) -> int | None:
-        """How far the input has come in time, in microseconds; None if nobody has kept it."""
+        """The time that the input has reached, in microseconds; None if nobody has kept it."""
         if self.side.kept is Kept.WAITING:
             known = [KeptTime(old, STREAM_TIME).get() for old in self._olds]
         else:
@@ -111,7 +111,7 @@ class KeptRows:
 
     @property
     def expires(self) -> bool:
-        """Whether rows of it have a time to live, or had one."""
+        """True if rows of it have a time to live, or had one."""
         return any(old.get_metadata(HORIZON_NAME) is not None for old in self._olds)
 
     @property
@@ -163,13 +163,13 @@ class KeptRows:
 
     @property
     def _null_keys(self) -> NullKeys:
-        """What became of rows with a null in their key."""
+        """The treatment that rows with a null in their key had."""
         if self.side.role == INPUT:
             return NullKeys.EQUAL
         return NullKeys.OWN_SIDE if self.side.kept.is_table else NullKeys.APART
 
 
 def _expressions(role: str, names: list[str]) -> dict[str, str]:
-    """What was given for the parameters of an input, which have the name of a join's side in front."""
+    """Return the texts given for parameters of an input, which have the name of a join's side in front."""
     pairs = (name.partition("=") for name in names)
     return {parameter.removeprefix(f"{role}_"): text for parameter, _, text in pairs}

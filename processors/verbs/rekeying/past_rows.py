@@ -154,7 +154,7 @@ class PastRows:
 
 
 def _runs(column: Any) -> dict[Any, tuple[int, int]]:
-    """Where equal values of a sorted column begin and end."""
+    """Return the beginning and the end of each run of equal values in a sorted column."""
     values = column.to_pylist()
     starts = [place for place, value in enumerate(values) if not place or value != values[place - 1]]
     return {values[start]: (start, stop) for start, stop in pairwise([*starts, len(values)])}

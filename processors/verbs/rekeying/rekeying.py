@@ -70,11 +70,11 @@ class NewInput:
 
 @dataclass(frozen=True)
 class Beginning:
-    """What one input begins with. Travels to the workers.
+    """The rows with which one input begins. Travels to the workers.
 
     Attributes:
         new: the input.
-        side: where the new verb keeps them.
+        side: the place where the new verb keeps them.
         old: the rows.
     """
 
@@ -89,13 +89,13 @@ class Beginning:
 
     @property
     def may_tie(self) -> bool:
-        """Whether rows of several old keys may have one key and time, of which one only counts."""
+        """True if rows of several old keys may have one key and time, of which only one counts."""
         old, new = map(set, self._keys)
         return self.side.kept.is_table and new != old
 
     @property
     def known(self) -> bool:
-        """Whether the old key has all columns of the new one, so that deletes, too, have a new key."""
+        """True if the old key has all columns of the new one, so that deletes, too, have a new key."""
         old, new = map(set, self._keys)
         return new <= old
 
@@ -133,7 +133,7 @@ class Beginning:
                 )
 
     def lacking(self) -> Iterator[str]:
-        """What may be missing among the rows, so that the new verb would know it if it had had all from the beginning.
+        """Yield descriptions of rows that may be missing, so that the new verb knows less than if it had had all rows.
 
         Raises:
             DurabilityError: the state could not be read.
@@ -206,17 +206,17 @@ class Beginning:
 
 @dataclass(frozen=True)
 class Rekeying:
-    """What the tasks of a verb begin with, in units that do not depend on each other. Travels to the workers.
+    """The rows with which a verb's tasks begin, in units that do not depend on each other. Travels to the workers.
 
     Each unit reads all of the old rows, and keeps in memory those of its own task. Ties are counted before anything is
     written, so that what is refused leaves nothing.
 
     Attributes:
-        storage: where the durable files are.
+        storage: has the durable files.
         plan: the new verb's, with a single sub-topology.
-        beginnings: by topic, what inputs begin with.
+        beginnings: by topic, the rows with which inputs begin.
         follows_time: whether what the verb does depends on how far its inputs have come in time.
-        application_id, fingerprint: what the new manifests carry.
+        application_id, fingerprint: go into the new manifests.
         counting: whether ties are counted, by topic, in place of all else.
     """
 
@@ -230,7 +230,7 @@ class Rekeying:
 
     @property
     def units(self) -> int:
-        """How many there are: a task each."""
+        """The number of units: a task each."""
         return self.plan.partitions
 
     def run(self, unit: int) -> dict[str, str]:
@@ -262,7 +262,7 @@ class Rekeying:
         return pa.concat_tables(mine).combine_chunks()
 
     def _written(self, unit: int, blobs: Collection[Blob]) -> Manifest | None:
-        """What the task keeps once it has taken the blobs; None for nothing."""
+        """Return the manifest of the task after it has taken the blobs; None if it keeps nothing."""
         (part,) = self.plan.parts
         transactions = {name: Transaction(MemoryBackend()) for name in sorted(part.stores)}
         stores: dict[str, Any] = {name: part.stores[name].open(one) for name, one in transactions.items()}
@@ -295,7 +295,7 @@ _TOLD: Final = {
 
 
 def _length(term: Term | None) -> str:
-    """What bounds the rows of a join, as errors say it."""
+    """Return the bound of a join's rows, for errors."""
     return f"{term} microseconds" if isinstance(term, int) else str(term)
 
 
@@ -315,6 +315,6 @@ def _struct(columns: pa.Table) -> Any:
 
 
 def _agree(before: str | None, now: str | None) -> bool:
-    """Whether two expressions may be the same. Another release of Spark may name one otherwise, and is named behind."""
+    """Return whether two expressions may be the same. Another release of Spark, named behind, may differ."""
     releases = [one.rpartition(" /* Spark ")[2] if one and " /* Spark " in one else "" for one in (before, now)]
     return before == now or (all(releases) and releases[0] != releases[1])

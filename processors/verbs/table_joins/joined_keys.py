@@ -35,7 +35,7 @@ class JoinedKeys:
 
     @cached_property
     def codec(self) -> KeyCodec:
-        """How the keys are packed: the columns of the left key, then those of the foreign key that are not in it."""
+        """The codec of the keys: the columns of the left key, then those of the foreign key that are not in it."""
         named = widest(self._foreign.schema, self.right.keys.schema)
         fields = {field.name: field for field in (*self.left.keys.schema, *named)}
         return KeyCodec(nullable(pa.schema(list(fields.values()))))

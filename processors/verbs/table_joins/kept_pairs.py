@@ -36,7 +36,7 @@ PAIRS: Final = PairSerde()
 
 
 def kept_pairs(left: Array, right: Array) -> Array:
-    """What the join makes of columns of rows."""
+    """Return the pairs of columns of rows, as the join keeps them."""
     return PhysicalRowType.of(pairs(left, right))
 
 

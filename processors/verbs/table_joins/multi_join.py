@@ -70,7 +70,7 @@ def _terms(tables: Sequence[str], types: Sequence[JoinType], null_safe: bool) ->
 
 
 def how_written(tables: Sequence[str], types: Sequence[JoinType]) -> Written:
-    """How tables of these names are joined, as a user writes it.
+    """Return how tables of these names are joined, as a user writes it.
 
     >>> how_written(["orders", "payments", "parcels"], [JoinType.INNER, JoinType.LEFT])
     {'payments': 'inner', 'parcels': 'left'}

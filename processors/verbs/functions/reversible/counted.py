@@ -70,18 +70,18 @@ class Counted(StatefulFunction):
 
     @abstractmethod
     def rows(self, values: Array, times: Array) -> Array:
-        """What is kept of values, of ``row_type``."""
+        """Return the rows that are kept of values, of ``row_type``."""
 
     @abstractmethod
     def after(self, states: Array, came: Values, went: Values, following: Following) -> Array:
-        """The states of many groups after values have come that were not there, and gone that are there no more."""
+        """Return the states of many groups after values that were new have come, and values have gone for good."""
 
 
 class CountedDistinct(Counted):
-    """How many different values there are.
+    """The number of different values.
 
     Args:
-        function: that of rows that stay.
+        function: the function for rows that stay.
     """
 
     type = pa.int64()
@@ -153,7 +153,7 @@ class CountedExtreme(Counted):
         return picked(rows.filter(some), ranks, groups[there], len(states), greatest=self.greatest, last=False)
 
     def _keys_of(self, states: Array) -> Array:
-        """How the values of states are ordered; null where there is none."""
+        """Return the keys by which the values of states are ordered; null where there is none."""
         return self.keys(states, None)
 
     def results(self, states: Array) -> Array:

@@ -72,7 +72,7 @@ def _counted(state: Any, row: bytes, sign: int) -> Any:
 
 
 def rows_of(state: Any, *, by_time: bool) -> Iterator[tuple[Any, Any]]:
-    """The times and values of kept rows, each as often as it is there; in the order of time if they have times."""
+    """Yield the times and values of kept rows, each as often as it is there; by time if they have times."""
     if state is None:
         return
     rows = [(msgpack.unpackb(row, use_list=False), row, times) for row, times in zip(*state, strict=True)]

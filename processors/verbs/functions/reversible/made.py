@@ -70,7 +70,7 @@ class _ChosenCounted(Counted):
         return self._of_chosen(self._function.rows, values, times)
 
     def _of_chosen(self, make: Callable[[Array, Array], Array], values: Array, times: Array) -> Array:
-        """What is made of chosen rows; null for the others."""
+        """Return what ``make`` makes of chosen rows; null for the others."""
         chosen = self._chosen.chosen(values, times)
         made = make(self._chosen.given(values.filter(chosen)), times.filter(chosen))
         return spread(made, chosen.to_numpy(zero_copy_only=False))

@@ -34,7 +34,7 @@ _COUNTS: Final = pa.list_(pa.int64())
 
 
 class ReversibleCount(Reversible):
-    """How many values are not null."""
+    """The number of values that are not null."""
 
     type = pa.int64()
     nullable = False
@@ -172,7 +172,7 @@ class ReversibleSums(Reversible):
 
 
 def _finite(values: Array) -> npt.NDArray[np.bool_]:
-    """Where a value is there, and it, or each of its fields, is a finite number."""
+    """Return a mask of values that are there and are, or have in each of their fields, a finite number."""
     there = present(values)
     columns = values.flatten() if pa.types.is_struct(values.type) else [values]
     for column in columns:

@@ -73,7 +73,7 @@ class ApproxTopK(Sketched):
 
     @property
     def _serde(self) -> tuple[Any, ...]:
-        """What writes items, where the library does not know how."""
+        """The serde of items, where the library needs one."""
         return () if pa.types.is_string(self._values) else (self._library.PyLongsSerDe(),)
 
     @property

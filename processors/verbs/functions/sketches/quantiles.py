@@ -35,7 +35,7 @@ class Kll(Sketched):
 
     @abstractmethod
     def numbers(self, values: Array) -> Any:
-        """What a sketch takes of values that are not null, as an array or a list."""
+        """Return values that are not null as an array or a list that a sketch takes."""
 
     @abstractmethod
     def extend(self, sketch: Any, items: Any) -> None:

@@ -67,7 +67,7 @@ class Sketched(AggregateFunction):
 
     @abstractmethod
     def items(self, values: Array) -> list[Any]:
-        """What a sketch takes of values that are not null."""
+        """Return values that are not null as items that a sketch takes."""
 
     @abstractmethod
     def update(self, sketch: Any, items: Sequence[Any], counts: Sequence[int]) -> None:
@@ -82,7 +82,7 @@ class Sketched(AggregateFunction):
 
     @abstractmethod
     def item(self, value: Any) -> Any:
-        """What a sketch takes of a physical value."""
+        """Return a physical value as an item that a sketch takes."""
 
     def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
         encoded = self.comparable(values.drop_null()).dictionary_encode()
