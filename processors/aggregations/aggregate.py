@@ -115,7 +115,7 @@ class AggregateSetup:
 
 
 def counting() -> Aggregation:
-    """Counts values."""
+    """Return the aggregation that counts values."""
     return Aggregation(
         lambda key, value, count: count + 1,
         int,
@@ -128,7 +128,7 @@ def counting() -> Aggregation:
 
 
 def reducing(reducer: Callable[[Any, Any], Any]) -> Aggregation:
-    """Takes the first value as it is, then ``reducer(aggregate, value)``."""
+    """Return the aggregation that takes the first value as it is, then ``reducer(aggregate, value)``."""
 
     def update(key: Any, value: Any, aggregate: Any) -> Any:
         return value if aggregate is None else reducer(aggregate, value)
@@ -311,7 +311,7 @@ class Aggregate(Operator):
         return found
 
     def _fold(self, batch: Batch, folding: Fold, store: TimestampedKeyValueStore[Any, Any]) -> Batch:
-        """As ``_one_by_one``, with one read and one write of the store for each key of the batch."""
+        """Fold as ``_one_by_one``, with one read and one write of the store for each key of the batch."""
         slots = self._slots(batch.keys)
         keys = dict(zip(slots, batch.keys, strict=True))
         distinct = list(keys.values())

@@ -65,7 +65,7 @@ class _Part(NamedTuple):
             yield from ((*place, None) for place in self.places() if self.seen < _time_of(place) <= until)
 
     def places(self) -> Iterator[_Place]:
-        """All of its windows that there are."""
+        """Yield all windows that it has."""
         by_end = self.old.kind.key_form is KeyForm.SESSION
         rest = 2 * TIME_SIZE if by_end else TIME_SIZE
         for row, _ in self.old.entries():
@@ -91,7 +91,7 @@ def _calendar_of(olds: Sequence[OldStore], span: Span) -> Calendar | None:
 
 
 def _closed_by(old: OldStore, time: int, calendar: Calendar, span: Span) -> int:
-    """Up to which start windows of a calendar have closed when stream time is ``time``."""
+    """Return the last start of windows of a calendar that have closed when stream time is ``time``."""
     noted = KeptTerms.from_bytes(old.get_metadata(TERMS)).noted
     return calendar.first(time - noted.get(since_named(GRACE, span.first), 0)) - 1
 

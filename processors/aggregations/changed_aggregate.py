@@ -68,7 +68,7 @@ class ChangedAggregate(Operator):
             era.complete()
 
     def _parts(self, times: Integers) -> Iterator[tuple[WindowedProcessor, npt.NDArray[np.bool_]]]:
-        """Each era that takes some of the records, and which ones.
+        """Yield each era that takes some of the records, with a mask of them.
 
         Afterwards it knows how far the records have come, whosever they are, before the store forgets by those of the
         next: what closes by them has to be read while it is there.

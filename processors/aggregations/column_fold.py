@@ -86,7 +86,7 @@ class ColumnFold(ABC):
 
     @abstractmethod
     def totals(self, groups: Groups, values: Any, before: Any) -> Any:
-        """Each key's aggregate after all records.
+        """Return each key's aggregate after all records.
 
         Args:
             groups: which records have the same key.

@@ -67,7 +67,7 @@ class ColumnReduce(ColumnFold):
             raise pa.ArrowInvalid(f"the reducer failed for a column: {error}") from error
 
     def _scanned(self, values: Array, ranks: _Integers) -> Array:
-        """Each value reduced with all of its key before it: with one, then with two, then with four, and so on."""
+        """Return each value reduced with all before it of its key: with one, then two, then four, and so on."""
         most, step = int(ranks.max()), 1
         while step <= most:
             later = np.flatnonzero(ranks >= step)
@@ -85,6 +85,6 @@ class ColumnReduce(ColumnFold):
 
 
 def reducing_columns(reducer: ColumnReducer, type_: pa.DataType) -> Aggregation:
-    """Takes the first value as it is, then ``reducer(aggregates, values)``, for whole columns."""
+    """Return the aggregation that takes the first value as it is, then ``reducer(aggregates, values)``, by columns."""
     columns = ColumnReduce(reducer, type_)
     return replace(reducing(columns.one), columns=columns)

@@ -43,7 +43,7 @@ def changed_of(number: int) -> str:
 
 
 def kept_changes(store: Any, number: int) -> list[Change]:
-    """These windows, as they are kept.
+    """Return these windows, as they are kept.
 
     Raises:
         CorruptStoreError: the bytes are not those of windows.

@@ -141,7 +141,7 @@ class SessionAggregate(WindowedProcessor):
         return self._out.build()
 
     def _ends(self, records: Records) -> Integers:
-        """Until when the records that are folded in last: their own times, where all have the same gap."""
+        """Return the times until which records last, folded in last: their own times, where all have the same gap."""
         gaps = self._own_gaps
         if gaps is None:
             return times_of(records)
@@ -150,7 +150,7 @@ class SessionAggregate(WindowedProcessor):
         return self._lasting
 
     def _read(self, batch: Batch, ids: list[Any], ends: list[int]) -> dict[Any, KeySessions]:
-        """By id, the sessions that the records of a batch, which last until ``ends``, can be merged with."""
+        """Return, by id, the sessions that the records of a batch, which last until ``ends``, can be merged with."""
         keys, first, last = self.key_times(batch, ids, ends)
         earliest_ends = [max(time - self._gap, self._span.first) for time in first]
         latest_starts = [min(time + self._gap, self._span.last) for time in last]

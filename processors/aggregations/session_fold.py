@@ -167,7 +167,7 @@ class SessionFold(WindowFold):
         return strays
 
     def _ends(self, columns: Columns) -> Integers:
-        """Until when records last: their own times, if all have the same gap."""
+        """Return the times until which records last: their own times, if all have the same gap."""
         if self._own_gaps is None:
             return columns.timestamps
         return lasting(self._windows, columns.timestamps, self._own_gaps.of_columns(columns))
@@ -181,7 +181,7 @@ class SessionFold(WindowFold):
         return laid
 
     def _laid(self, keys: Integers, met: Sessions, times: Integers, lasts: Integers) -> _Laid | None:
-        """Sessions and records laid out by key and time, and cut at gaps, and where a largest length cuts them.
+        """Return sessions and records by key and time, cut at gaps, and where a largest length cuts them.
 
         Args:
             keys: the number of the key of each session, then of each record.

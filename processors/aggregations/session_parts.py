@@ -17,7 +17,7 @@ _START = pa.field("start", pa.int64())
 
 
 def in_sessions(groups: Groups, times: Integers, gap: int) -> Groups:
-    """Records of the same keys, parted where the next one of the key is further away than the gap.
+    """Group records by key, and apart where the next one of the key is further away than the gap.
 
     Args:
         groups: which records have the same key.
@@ -35,7 +35,7 @@ def in_sessions(groups: Groups, times: Integers, gap: int) -> Groups:
 
 
 def with_starts(states: Any, starts: Integers) -> Any:
-    """Structs of states with the times at which their parts of sessions begin."""
+    """Return structs of states with the times at which their parts of sessions begin."""
     fields = [*states.type, _START]
     return pa.StructArray.from_arrays([*states.flatten(), pa.array(starts)], fields=fields)
 

@@ -129,7 +129,7 @@ class SlidingWindowAggregate(WindowedProcessor):
         return self._out.build()
 
     def _read(self, batch: Batch, ids: list[Any]) -> dict[Any, KeyWindows]:
-        """By id, the windows that the records of a batch can touch."""
+        """Return, by id, the windows that the records of a batch can touch."""
         keys = dict(zip(ids, batch.keys, strict=True))
         spans: dict[Any, list[Span]] = {id_: [] for id_ in keys}
         for id_, time in zip(ids, batch.timestamps, strict=True):

@@ -235,7 +235,7 @@ def _slots(run: _Run, difference: int) -> _Slots | None:
 
 
 def _begun(begun: Integers, stored: Integers, run: _Run, moments: _Moments) -> tuple[Integers, Integers]:
-    """Of windows that may begin those that the store has not, and the place there of what each has; -1 for nothing."""
+    """Return windows to begin that are not stored, and the place of the stored one with their start; -1 for none."""
     places = np.searchsorted(stored, begun)
     there = np.append(stored, -1)[places] == begun
     begun, places = begun[~there], places[~there] - 1

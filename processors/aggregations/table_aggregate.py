@@ -13,7 +13,7 @@ from millpond.processors.runtime.change import Change
 
 
 def table_aggregation(initializer: Callable[[], Any], adder: Update, subtractor: Update) -> Aggregation:
-    """``subtractor(key, old, aggregate)``, then ``adder(key, new, aggregate)``, beginning with ``initializer()``."""
+    """Return the aggregation ``subtractor(key, old, aggregate)``, then ``adder(key, new, aggregate)``."""
 
     def update(key: Any, change: Change[Any], aggregate: Any) -> Any:
         if change.old is not None and aggregate is not None:
@@ -31,7 +31,7 @@ def table_count() -> Aggregation:
 
 
 def table_reduction(adder: Callable[[Any, Any], Any], subtractor: Callable[[Any, Any], Any]) -> Aggregation:
-    """``subtractor(aggregate, old)``, then ``adder(aggregate, new)``; a group's first value is taken as it is."""
+    """Return the aggregation ``subtractor(aggregate, old)``, then ``adder(aggregate, new)``."""
 
     def update(key: Any, change: Change[Any], aggregate: Any) -> Any:
         if change.old is not None and aggregate is not None:

@@ -37,7 +37,7 @@ class ColumnSelector(ABC):
 
     @abstractmethod
     def __call__(self, key: Any, value: Any) -> tuple[Any, Any]:
-        """``Selector``."""
+        """Return groups and values of rows, as a ``Selector`` does."""
 
     @abstractmethod
     def columns(self, keys: Array, values: Array) -> tuple[Array, Array]:

@@ -174,7 +174,7 @@ class TimeWindowFold(StartedWindowFold):
 
 
 def _placed(windows: GridWindows, times: Integers, span: Span) -> tuple[Integers, Integers]:
-    """Each record once for every window that holds it: where the record is, and the place of the window."""
+    """Return each record once for every window that holds it: the record's place, and the window's."""
     advance = windows.distance
     lasts, firsts = last_starts(windows, np.minimum(times, span.last)), first_starts(windows, times, span)
     counts = (lasts - firsts) // advance + 1

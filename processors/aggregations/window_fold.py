@@ -188,7 +188,7 @@ def places_in(keys: Any, distinct: Any) -> Integers:
 
 
 def reached_since(stream_time: int, times: Integers) -> Integers:
-    """Stream time at each record."""
+    """Return stream time at each record."""
     reached: Integers = np.maximum(np.maximum.accumulate(times), stream_time)
     return reached
 

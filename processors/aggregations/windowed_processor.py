@@ -251,7 +251,7 @@ class WindowedProcessor(Operator):
         )
 
     def _resumed(self, stream_time: int) -> int:
-        """With which stream time it goes on, so that windows that have closed stay closed, whatever the grace is now.
+        """Return the stream time to go on with, so that closed windows stay closed under any grace.
 
         With a longer one, it is ahead by what is added. With a shorter one, what has closed by now alone is late. Where
         updates come out, what has been seen is kept, and noted is how long windows have really stayed open: so the time
@@ -332,7 +332,7 @@ class WindowedProcessor(Operator):
         self._see(int(columns.timestamps.max()))
 
     def _take(self, columns: Columns, folded: Folded) -> None:
-        """Go on with what has become of some records."""
+        """Go on with the outcome of folding some records."""
         self._late, self._late_at = folded.late, None
         self._note_late(columns, self._stream_time)
         self._stream_time, self._waiting = folded.stream_time, folded.waiting
@@ -430,7 +430,7 @@ class WindowedProcessor(Operator):
 
     @abstractmethod
     def short_by(self, records: Records, reached: Integers) -> Integers:
-        """By how much the grace was too short for late records; 0 or less for those in time.
+        """Return by how much the grace was too short for late records; 0 or less for those in time.
 
         Args:
             records: the records.
@@ -540,7 +540,7 @@ class WindowedProcessor(Operator):
 
     @abstractmethod
     def result(self, window: Window, state: Any) -> tuple[Any, int] | None:
-        """Value and timestamp of a final result by what the store has for a window; None if that is no value."""
+        """Return value and timestamp of a final result from the store's entry for a window; None for no value."""
 
     def newest(self) -> int:
         """Return the stream time by which the store forgets windows."""

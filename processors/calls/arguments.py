@@ -368,7 +368,7 @@ def named_tables(tables: object) -> Mapping[str, Any]:
 
 
 def parameter_of(role: str, what: str = "time") -> str:
-    """As which parameter a user gave a time, operations or an order of an input."""
+    """Return the parameter as which a user gave a time, operations or an order of an input."""
     if role == INPUT:
         return what
     return f"{role}_{what}" if role in (LEFT, RIGHT) else f"{what}[{role!r}]"

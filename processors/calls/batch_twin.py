@@ -106,7 +106,7 @@ class Verification:
 
 
 def paired(found: Sequence[Unequal], key: Sequence[str]) -> Iterator[RowDifference]:
-    """Rows that are unequal, those of one key on both sides together.
+    """Yield the rows that differ, those of one key on both sides together.
 
     Args:
         found: the rows.

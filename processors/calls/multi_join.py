@@ -210,7 +210,7 @@ def _types_of(how: str | Mapping[str, str], tables: Sequence[str]) -> list[JoinT
 
 
 def _alone(types: Sequence[JoinType]) -> list[bool]:
-    """Of which tables a row has a result that meets no other one."""
+    """Return, for each table, whether a row of it has a result that meets no other one."""
     places = range(len(types) + 1)
     there = [[np.array([place == one]) for one in places] for place in places]
     return [any(bool(side[0]) for side in shown_sides(sides, types)) for sides in there]

@@ -27,7 +27,7 @@ ARGUMENT: Final = "millpond_argument_"
 
 
 def hidden_arguments(calls: Mapping[str, AggregateCall], values: Collection[str]) -> dict[str, str]:
-    """By the names of results, the columns with the arguments of their calls, where some of the rows' may be."""
+    """Return the columns of the arguments of calls, by the names of results: values, or else hidden columns."""
 
     def column(result: str, call: AggregateCall) -> str:
         as_it_is = isinstance(call.column, str) and call.where is None and call.second is None
@@ -39,7 +39,7 @@ def hidden_arguments(calls: Mapping[str, AggregateCall], values: Collection[str]
 def groupings_of(
     calls: Mapping[str, AggregateCall], grouping: GroupingSets | None
 ) -> tuple[dict[str, int], dict[str, AggregateCall]]:
-    """By the names of results, the bits of ``grouping_id`` that some calls tell; and the calls that aggregate.
+    """Return, by the names of results, the bits of ``grouping_id`` that some calls tell; and the calls that aggregate.
 
     Raises:
         ConfigurationError: a call tells of a column that is none of the sets.
@@ -112,10 +112,10 @@ class Reading(Protocol):
         """Return the same, of which each row has a key for each of some sets."""
 
     def schema(self, names: Sequence[str]) -> pa.Schema:
-        """Some of the columns as they are packed."""
+        """Return some of the columns as they are packed."""
 
     def key_schema(self, names: Sequence[str]) -> pa.Schema:
-        """Some of the columns as they are packed as a key."""
+        """Return some of the columns as they are packed as a key."""
 
     def order_schema(self) -> pa.Schema:
         """Return the schema of the order among rows of one key and time: one column, ``order``."""

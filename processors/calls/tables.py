@@ -63,7 +63,7 @@ class Rows:
         bounds: Mapping[Path, int | None] | None = None,
         told: Feed | None = None,
     ) -> Self:
-        """Rows as somebody puts them out.
+        """Return the rows as somebody puts them out.
 
         Args:
             source: whose they are.
@@ -77,7 +77,7 @@ class Rows:
         return cls(source, schema, {name: (name,) for name in schema.names}, known, feed=key, told=told)
 
     def select(self, /, *names: str, **paths: str | Path) -> Self:
-        """Some of the columns, or fields of them, under these names."""
+        """Return some of the columns, or fields of them, under these names."""
         chosen: dict[str, Path] = {name: (name,) for name in names}
         chosen |= {name: (path,) if isinstance(path, str) else path for name, path in paths.items()}
         fields = [pa.field(name, _type(self.schema, path), metadata=self._noted(path)) for name, path in chosen.items()]
@@ -230,7 +230,7 @@ class Rows:
         order: str | None,
         gap: str | None = None,
     ) -> "Selection":
-        """Some columns, by the names that they get, with time, order and the arguments of calls, and no key."""
+        """Return some columns under their new names, with time, order and the arguments of calls, and without a key."""
         conditions = {result: str(call.where) for result, call in calls.items() if call.where is not None}
         seconds = {result: str(call.second) for result, call in calls.items() if call.second is not None}
         arguments = {
@@ -339,11 +339,11 @@ class Selection:
         return WALL_TIME if getattr(self.rows.schema.field(self.time).type, "tz", None) is None else INSTANT
 
     def schema(self, names: Sequence[str]) -> pa.Schema:
-        """Some of the columns as they are packed."""
+        """Return some of the columns as they are packed."""
         return pa.schema([self._field(one) for one in chosen(self.rows.schema, names)])
 
     def key_schema(self, names: Sequence[str]) -> pa.Schema:
-        """Some of the columns as they are packed as a key."""
+        """Return some of the columns as they are packed as a key."""
         return chosen(self.rows.schema, names)
 
     def order_schema(self) -> pa.Schema:
@@ -409,7 +409,7 @@ class Selection:
 
 
 def _micros(times: Any) -> Any:
-    """Times, or dates, in microseconds since 1970; those of dates that these cannot count are the first or the last."""
+    """Return times, or dates, in microseconds since 1970; dates beyond these are the first or the last such date."""
     if not pa.types.is_date(times.type):
         return times.cast(pa.int64())
     days = times.cast(pa.int32()).cast(pa.int64())
@@ -418,7 +418,7 @@ def _micros(times: Any) -> Any:
 
 
 def _where(values: Any, left_out: Any, *, wrapped: bool) -> Any:
-    """Values that are null where rows do not count; wrapped ones are the only fields of structs."""
+    """Return the values, null where rows do not count; wrapped ones are the only fields of structs."""
     if wrapped:
         return pa.StructArray.from_arrays([values], ["value"], mask=left_out)
     return pc.if_else(left_out, pa.scalar(None, values.type), values)

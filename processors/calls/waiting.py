@@ -53,7 +53,7 @@ def aggregate_account(
     until: Collection[Windows] = (),
     ttl: Allowance | None = None,
 ) -> Account:
-    """Of an aggregate with windows as the user wrote them, or without, whose rows come so much later.
+    """Return the account of an aggregate, with windows as the user wrote them or without; rows come so much later.
 
     Where there have been others, ``until`` some time, it is that of those which wait longest.
     """
@@ -109,7 +109,7 @@ def top_n_account(
     until: Collection[Windows],
     ttl: Allowance | None,
 ) -> Account:
-    """Of the first n rows of each key, or of each key and window; its times are those of an aggregate."""
+    """Return the account of the first n rows of each key, or key and window; its times are those of an aggregate."""
     rows = "one row" if n == 1 else f"up to {n} rows"
     if windows is not None:
         keeps = f"{rows} of each key and window, until the window and its grace are over"
@@ -124,7 +124,7 @@ def top_n_account(
 def stream_join_account(
     name: str, join_type: JoinType, windows: JoinWindows, left: InputTime, right: InputTime
 ) -> Account:
-    """Of a join of streams, with its windows as the user wrote them, in microseconds."""
+    """Return the account of a join of streams, with its windows as the user wrote them, in microseconds."""
     grace = Allowance(GRACE, windows.grace, max(left.bound, right.bound))
     # The clock of both is that of the side which is less behind; only rows that wait for it are let out by it.
     keeps = [join_type.keeps(side) for side in Side]
@@ -154,7 +154,7 @@ def stream_join_account(
 def asof_allowances(
     grace: int | None, history: int, left: InputTime, right: InputTime
 ) -> tuple[Allowance | None, Allowance]:
-    """Grace and history of an as-of join; no grace if the user gave none and no right row is held back."""
+    """Return grace and history of an as-of join; no grace if the user gave none and no right row is held back."""
     waits = grace is not None or right.bound > 0
     return (
         Allowance(GRACE, grace or 0, right.bound) if waits else None,
@@ -188,7 +188,7 @@ def asof_join_account(
     ahead: int = 0,
     back: int = 0,
 ) -> Account:
-    """Of an as-of join whose matches may be so much ahead of a left row, or be looked for so far back behind it."""
+    """Return the account of an as-of join whose matches may be so much ahead of a left row, or so far behind it."""
     wait = left.bound + (0 if grace is None else grace.total + ahead)
     until = f"until {shown(ahead)} and its grace are over" if ahead else "until its grace is over"
     reach = f"the history and {shown(back)} more" if back else "the history"
@@ -210,7 +210,7 @@ def asof_join_account(
 
 
 def lookup_join_account(name: str, join_type: JoinType, left: InputTime) -> Account:
-    """Of a join with a table that others keep."""
+    """Return the account of a join with a table that others keep."""
     return Account(
         name,
         f"lookup_join, {join_type.value}",
@@ -227,7 +227,7 @@ def lookup_join_account(name: str, join_type: JoinType, left: InputTime) -> Acco
 def corrected_account(
     name: str, join_type: JoinType, history: Allowance, left: InputTime, ahead: int = 0, back: int = 0
 ) -> Account:
-    """Of an as-of join whose results are corrected, of matches that may be so much ahead or so far back."""
+    """Return the account of an as-of join with corrected results, of matches so much ahead or so far back."""
     reach = f"the history and {shown(ahead + back)} more" if ahead + back else "the history"
     bounds: dict[Path, int | None] = {(CHANGE_TIME,): history.total}
     return Account(
@@ -245,7 +245,7 @@ def corrected_account(
 
 
 def latest_account(name: str, history: Allowance, ttl: Allowance | None = None) -> Account:
-    """Of a table of the latest rows."""
+    """Return the account of a table of the latest rows."""
     keeps = "older rows and deletes for the history, and the latest row of each key for ever, until it is deleted"
     if ttl is not None:
         keeps = (
@@ -257,7 +257,7 @@ def latest_account(name: str, history: Allowance, ttl: Allowance | None = None) 
 
 
 def feed_aggregate_account(name: str, late: int, *, orders: bool) -> Account:
-    """Of an aggregate of the rows that a change feed describes.
+    """Return the account of an aggregate of the rows that a change feed describes.
 
     Args:
         name: the verb's name.
@@ -274,7 +274,7 @@ def feed_aggregate_account(name: str, late: int, *, orders: bool) -> Account:
 
 
 def deduplicate_account(name: str, within: Allowance, grace: Allowance | None, time: InputTime) -> Account:
-    """Of the first rows of keys; with no grace, they come out at once."""
+    """Return the account of the first rows of keys; with no grace, they come out at once."""
     length = shown(within.own)
     behind = time.bound if grace is None else grace.total + grace.added
     until = within.own + (within.total if grace is None else grace.total)
@@ -292,7 +292,7 @@ def deduplicate_account(name: str, within: Allowance, grace: Allowance | None, t
 
 
 def over_account(name: str, frame: Frame, grace: Allowance, ttl: Allowance | None, time: InputTime) -> Account:
-    """Of results of each row, of the rows of its key up to it."""
+    """Return the account of results of each row, of the rows of its key up to it."""
     behind = grace.total + grace.added
     kept = [] if ttl is None else [ttl]
     rows = "what its last row came out with" if frame.whole else "the rows that the next one may reach"
@@ -315,21 +315,21 @@ def over_account(name: str, frame: Frame, grace: Allowance, ttl: Allowance | Non
 def table_join_account(
     name: str, join_type: JoinType, history: Allowance | None, late: int, ttl: Allowance | None = None
 ) -> Account:
-    """Of a join of tables, whose changes come so much later."""
+    """Return the account of a join of tables, whose changes come so much later."""
     return _tables_account(name, f"table_join, {join_type.value}", history, late, ttl, (_OF_BOTH, "both sides"))
 
 
 def multi_join_account(
     name: str, how: str, history: Allowance | None, late: int, ttl: Allowance | None = None
 ) -> Account:
-    """Of a join of many tables, whose changes come so much later."""
+    """Return the account of a join of many tables, whose changes come so much later."""
     return _tables_account(name, f"multi_join, {how}", history, late, ttl, (_OF_ALL, "all tables"))
 
 
 def _tables_account(
     name: str, kind: str, history: Allowance | None, late: int, ttl: Allowance | None, inputs: tuple[str, str]
 ) -> Account:
-    """Of a join of tables; ``inputs`` says which time is that of all of them, and what they are called."""
+    """Return the account of a join of tables; ``inputs`` has the words for the time of all of them, and for them."""
     of_all, called = inputs
     older = "" if history is None else "older rows and deletes for the history, and "
     until = "for ever, until it is deleted"
@@ -356,7 +356,7 @@ def _tables_account(
 def apply_account(
     name: str, processor: str, lateness: Allowance, times: Collection[str], ttl: Allowance | None = None
 ) -> Account:
-    """Of a processor of the user's own, whose results have these time columns."""
+    """Return the account of a processor of the user's own, whose results have these time columns."""
     state = "what the processor keeps in context.state for ever, until it deletes it"
     if ttl is not None:
         state = (
@@ -376,7 +376,7 @@ def apply_account(
 
 
 def _longest_session(every: Collection[Windows]) -> int | None:
-    """As long as a session can be, in microseconds; None if it can be of any length, or there are no sessions."""
+    """Return the longest length of a session, in microseconds; None if there is no limit, or there are no sessions."""
     cuts = [one.within for one in every if isinstance(one, SessionWindows)]
     lengths = [cut.size * MICROS for cut in cuts if cut is not None]
     return max(lengths) if cuts and len(lengths) == len(cuts) else None
@@ -390,5 +390,5 @@ def _length(windows: Windows) -> int:
 
 
 def _in_millis(late: int) -> int:
-    """At least as much, in whole milliseconds."""
+    """Return the time in whole milliseconds, rounded up."""
     return -(-late // MICROS)

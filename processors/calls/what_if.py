@@ -50,7 +50,7 @@ class ChangedRow:
 
     @classmethod
     def of(cls, found: RowDifference) -> "ChangedRow":
-        """Of what was found where the rows of now were taken for what was written."""
+        """Return the row from a difference, where the rows of now were taken for what was written."""
         return cls(_SIDES[found.differs], found.key, found.columns, found.written, found.computed)
 
 

@@ -98,7 +98,7 @@ class Combining:
                 yield Sent(pa.concat_tables(some), form)
 
     def _sent(self, records: pa.Table) -> Iterator[Sent]:
-        """Records with one key each."""
+        """Yield the records, which have one key each, as they travel."""
         some, *rest = self._chosen(records)
         partials = self.combiner.combine(some) if some.num_rows else None
         if partials is None:

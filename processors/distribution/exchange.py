@@ -147,7 +147,7 @@ class BlobWriter:
                 yield from self.cut(sorted_records.slice(start, stop - start), task, input_)
 
     def cut(self, records: pa.Table, task: int, input_: int) -> Iterator[Blob]:
-        """Blobs of about ``BLOB_BYTES``, all for one task."""
+        """Yield the records as blobs of about ``BLOB_BYTES``, all for one task."""
         step = max(1, records.num_rows * BLOB_BYTES // max(1, records.nbytes))
         for start in range(0, records.num_rows, step):
             yield Blob(task, input_, self._split, self._chunk, to_ipc(records.slice(start, step)))
@@ -315,7 +315,7 @@ def _settled(
 
 
 def with_spares(blobs: Iterable[Blob], input_: int) -> list[Blob]:
-    """Blobs in which the records of which there are partial aggregates take the place of these.
+    """Return blobs with the spares of an input in place of their partial aggregates.
 
     >>> blobs = [Blob(0, code, 0, 0, b"") for code in (0, partials_of(0), spares_of(0), spares_of(1))]
     >>> [blob.input for blob in with_spares(blobs, 0)]
@@ -326,7 +326,7 @@ def with_spares(blobs: Iterable[Blob], input_: int) -> list[Blob]:
 
 
 def without_input(blobs: Iterable[Blob], input_: int) -> list[Blob]:
-    """Blobs without all that are of an input, but for what tells its time."""
+    """Return the blobs without those of an input, except for those that tell its time."""
     return [blob for blob in blobs if blob.input not in (input_, partials_of(input_), spares_of(input_))]
 
 
@@ -442,7 +442,7 @@ def _interleave(
     numbers: Callable[[], npt.NDArray[np.int64]],
     regroup: Regroup[int] | None,
 ) -> Iterator[Run]:
-    """Each input's records in their merged order, cut wherever another input has to come between."""
+    """Yield each input's records in their merged order, cut wherever another input has to come between."""
     sizes = [table.num_rows for table in tables.values()]
     owners = owners_of(order, sizes)
     positions = None

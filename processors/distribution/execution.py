@@ -84,7 +84,7 @@ class Decoder:
         return cls(topic, serde(consumed.key_serde or BYTES), serde(consumed.value_serde or BYTES))
 
     def decode_columns(self, records: Records) -> Columns | None:
-        """Records that traveled as columns that processors can take; None if they, or one of them, cannot be read so.
+        """Return records that traveled as columns for processors; None if one of them cannot be read so.
 
         Args:
             records: keys and values as they traveled.
@@ -108,7 +108,7 @@ class Decoder:
         return readers[0], readers[1]
 
     def decode(self, records: Records) -> Records:
-        """Records that traveled, in the form in which they can be read.
+        """Return records that traveled, in the form in which they can be read.
 
         Raises:
             RecordError: a key or a value cannot be read.

@@ -61,7 +61,7 @@ class HotKeys:
                 self._add((topic, key), times, round(times * count / taken))
 
     def hottest(self) -> Mapping[tuple[str, Any], int]:
-        """By topic and key, about how many records there were: of the hottest keys alone, the hottest one first."""
+        """Return, by topic and key, about how many records the hottest keys had, the hottest one first."""
         if self._records < LEAST:
             return {}
         least = self._records * HOT

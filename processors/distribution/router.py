@@ -114,7 +114,7 @@ class _Repartition(NamedTuple):
         return without_empty_headers(table.append_column(HEADERS, header_column(records.headers)))
 
     def send(self, table: pa.Table, writer: BlobWriter) -> Iterator[Blob]:
-        """Records that were written, as blobs; no key counts as an empty one."""
+        """Yield written records as blobs; no key counts as an empty one."""
         for records, form in [Sent(table)] if self.combining is None else self.combining.split(table):
             keys: Any = records["key"].combine_chunks()
             known = pc.fill_null(keys, NO_KEY) if keys.null_count else keys
@@ -123,7 +123,7 @@ class _Repartition(NamedTuple):
             yield from self.route.send(records, known, writer, form)
 
     def _written_columns(self, columns: Columns) -> tuple[Any, Any] | None:
-        """Keys and values as bytes; None if one of the two has to become objects first."""
+        """Return keys and values as bytes; None if one of the two has to become objects first."""
         keys, values = column_serde(self.key_serde), column_serde(self.value_serde)
         if keys is None or values is None or not keys.takes(columns.keys.type) or not values.takes(columns.values.type):
             return None

@@ -30,11 +30,11 @@ class BranchedKStream(Generic[S]):
         return BranchedKStream(self._split.branch(predicate, name), self._wrap)
 
     def default_branch(self, *, name: str | None = None) -> dict[str, S]:
-        """All branches by name, with one more for the records that match no other."""
+        """Return all branches by name, with one more for the records that match no other."""
         return self.branch(_everything, name=name or "0").no_default_branch()
 
     def no_default_branch(self) -> dict[str, S]:
-        """All branches by name; records that match none are dropped.
+        """Return all branches by name; records that match none are dropped.
 
         Raises:
             TopologyError: there are no branches.

@@ -77,7 +77,7 @@ class StreamJoins(StreamOperators):
         selector: Callable[[Any, Any], Any] | None = None,
         vectorized: bool = False,
     ) -> Self:
-        """As ``join``, but a record without a match comes out too, joined with None.
+        """Join as ``join`` does, but a record without a match comes out too, joined with None.
 
         With a stream, that happens when its window and grace have passed, or at once with ``JoinWindows(eager=True)``.
         """
@@ -92,7 +92,7 @@ class StreamJoins(StreamOperators):
         windows: JoinWindows,
         vectorized: bool = False,
     ) -> Self:
-        """As ``left_join`` with a stream, for the records of both sides."""
+        """Join as ``left_join`` with a stream does, for the records of both sides."""
         return self._join(other, joiner, joined, windows, JoinType.OUTER, None, vectorized)
 
     def _join(

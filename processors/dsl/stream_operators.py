@@ -147,7 +147,7 @@ class StreamOperators(HandleWrapper[StreamHandle]):
         return self._on(self._handle.then("KSTREAM-PEEK-", partial(StreamPeek, action), name))
 
     def merge(self, *others: "StreamOperators", name: str | None = None) -> Self:
-        """All records of this stream and of ``others`` as one stream; there is no order between the streams."""
+        """Merge all records of this stream and of ``others`` into one stream; there is no order between the streams."""
         return self._on(self._handle.merged(tuple(other._handle for other in others), name))
 
     def split(self, *, name: str | None = None) -> "BranchedKStream[Self]":

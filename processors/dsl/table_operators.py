@@ -68,7 +68,7 @@ class TableOperators(HandleWrapper[TableHandle]):
         value_serde: SerdeLike | None = None,
         name: str | None = None,
     ) -> Self:
-        """Each value replaced by ``mapper(value)``, or ``mapper(key, value)`` if it takes two parameters.
+        """Replace each value by ``mapper(value)``, or ``mapper(key, value)`` if it takes two parameters.
 
         The mapper is not called for deleted rows. A result of None deletes the row. ``value_serde`` is that of the new
         values; the same unless given here or in ``materialized``.
@@ -83,7 +83,7 @@ class TableOperators(HandleWrapper[TableHandle]):
         value_serde: SerdeLike | None = None,
         name: str | None = None,
     ) -> Self:
-        """As ``map_values``, but ``transformer(key, value)`` is called for deleted and absent rows too."""
+        """Replace values as ``map_values`` does, but call ``transformer(key, value)`` for missing rows, too."""
         return self._on(transformed(self._handle, transformer, materialized, value_serde, name))
 
     def join(
@@ -143,7 +143,7 @@ class TableOperators(HandleWrapper[TableHandle]):
         vectorized: bool = False,
         name: str | None = None,
     ) -> Self:
-        """As ``join``, but every row of this table has a result; what the other table lacks is None."""
+        """Join as ``join`` does, but every row of this table has a result; what the other table lacks is None."""
         return self._join(other, joiner, materialized, foreign_key, JoinType.LEFT, history, vectorized, name)
 
     def outer_join(
@@ -156,7 +156,7 @@ class TableOperators(HandleWrapper[TableHandle]):
         vectorized: bool = False,
         name: str | None = None,
     ) -> Self:
-        """As ``join``, but every row of either table has a result; what one table lacks is None."""
+        """Join as ``join`` does, but every row of either table has a result; what one table lacks is None."""
         return self._join(other, joiner, materialized, None, JoinType.OUTER, history, vectorized, name)
 
     def outer_join_on(

@@ -16,14 +16,14 @@ def positional_parameters(function: Callable[..., Any]) -> int | None:
 
 
 def keyed_joiner(joiner: Callable[..., Any]) -> Callable[[Any, Any, Any], Any]:
-    """``joiner`` as a function of key, left value and right value; a two-parameter joiner does not get the key."""
+    """Return ``joiner`` as a function of key, left and right value; a two-parameter joiner does not get the key."""
     if positional_parameters(joiner) == 3:
         return joiner
     return lambda key, left, right: joiner(left, right)
 
 
 def keyed_mapper(mapper: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    """``mapper`` as a function of key and value; a one-parameter mapper does not get the key."""
+    """Return ``mapper`` as a function of key and value; a one-parameter mapper does not get the key."""
     if positional_parameters(mapper) == 2:
         return mapper
     return lambda key, value: mapper(value)

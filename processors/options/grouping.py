@@ -106,7 +106,7 @@ By: TypeAlias = str | GroupingSets | Sequence[str | GroupingSets]
 
 
 def cube(*columns: str) -> GroupingSets:
-    """All sets of some columns, as ``CUBE`` of SQL and ``DataFrame.cube`` have them.
+    """Return all sets of some columns, as ``CUBE`` of SQL and ``DataFrame.cube`` have them.
 
     Args:
         columns: their names, at most 12.
@@ -125,7 +125,7 @@ def cube(*columns: str) -> GroupingSets:
 
 
 def rollup(*columns: str) -> GroupingSets:
-    """Some columns, those without the last, and so on to no column, as ``ROLLUP`` and ``DataFrame.rollup`` have them.
+    """Return sets of all columns, all but the last, and so on to none, as ``ROLLUP`` and ``DataFrame.rollup`` do.
 
     Args:
         columns: their names, from the widest to the narrowest, such as country, region and town.
@@ -141,7 +141,7 @@ def rollup(*columns: str) -> GroupingSets:
 
 
 def grouping_sets(sets: Sequence[str | Sequence[str]]) -> GroupingSets:
-    """Sets of columns, as ``GROUPING SETS`` and ``DataFrame.groupingSets`` have them.
+    """Return sets of columns, as ``GROUPING SETS`` and ``DataFrame.groupingSets`` have them.
 
     Args:
         sets: each a list of names, one name, or ``[]`` for all rows.

@@ -53,7 +53,7 @@ def session_ends(windows: SessionWindows, lasts: Integers) -> Integers:
 
 
 def lasting(windows: SessionWindows, times: Integers, gaps: Integers) -> Integers:
-    """Until when records with gaps of their own last: a gap after their times, or where sessions are cut."""
+    """Return the times until which records with their own gaps last: a gap later, or where sessions are cut."""
     ends: Integers = np.minimum(times, MAX_TIME - gaps) + gaps
     if windows.within is None:
         return ends

@@ -31,7 +31,7 @@ class VersionedTable(Protocol):
         """Return the parts of a version: texts that each name one part for good, without repetition."""
 
     def read(self, part: str, columns: Sequence[str]) -> pa.Table:
-        """Columns of the rows of a part. One that it does not have may be left out, and is null then.
+        """Return columns of the rows of a part. A column that it lacks may be left out, and is null then.
 
         Raises:
             MissingFileError: the table does not keep the part any more.

@@ -454,7 +454,7 @@ def _is_length(gap: object) -> TypeGuard[Duration]:
 
 
 def of_topology(windows: AnyWindows) -> AnyWindows:
-    """Windows as topologies have them: of times that are moments, and of gaps that are functions of records.
+    """Return windows as topologies have them: of times that are moments, and of gaps that are functions of records.
 
     Raises:
         TopologyError: they are of a calendar, but not of which time zone, or what gives the gaps is no function.

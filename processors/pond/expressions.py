@@ -212,7 +212,7 @@ def _same(length: int, table: pa.Table) -> Any:
 
 
 def _lengths(expression: Any, table: pa.Table) -> Any:
-    """Lengths of time in microseconds, none further from 0 than ``FARTHEST``; null where they are."""
+    """Return lengths of time in microseconds, none further from 0 than ``FARTHEST``; null where they are null."""
     lengths = evaluated(expression, table)
     if pa.types.is_duration(lengths.type):
         return _cut(lengths.cast(pa.duration("us")).cast(pa.int64()), FARTHEST)
@@ -220,5 +220,5 @@ def _lengths(expression: Any, table: pa.Table) -> Any:
 
 
 def _cut(numbers: Any, most: int) -> Any:
-    """Numbers, or those of their sign that are ``most`` if they are greater."""
+    """Return the numbers, none further from 0 than ``most``."""
     return pc.max_element_wise(pc.min_element_wise(numbers, most, skip_nulls=False), -most, skip_nulls=False)

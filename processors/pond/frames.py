@@ -110,7 +110,7 @@ def _arrow(role: str, rows: Any, schema: pa.Schema | None) -> pa.Table:
 
 
 def _parameter(role: str) -> str:
-    """As which parameter a user gave the rows of an input."""
+    """Return the parameter as which a user gave the rows of an input."""
     return "rows" if role == INPUT else repr(role)
 
 

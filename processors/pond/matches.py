@@ -40,7 +40,7 @@ class LocalRetained(Retained):
 def explain_match(
     made: Made, inputs: Mapping[str, VerbSide], row: Mapping[str, Any], retained: Retained
 ) -> MatchExplanation:
-    """Why a row has the match that it has.
+    """Explain why a row has the match that it has.
 
     Args:
         made: the join.

@@ -192,7 +192,7 @@ class MicroBatches:
         return self._micro_batch(tables, complete=True)
 
     def explain_match(self, row: Mapping[str, Any]) -> MatchExplanation:
-        """Why a row of a join has the match that it has, by what the join still keeps.
+        """Explain why a row of a join has the match that it has, by what the join still keeps.
 
         A ``lookup_join`` keeps nothing: its table is read in the version that the last micro-batch has read.
 

@@ -45,7 +45,7 @@ class Recording:
 
     @classmethod
     def of(cls, tables: Mapping[str, pa.Table], arrived: str, every: Duration) -> "Recording":
-        """Rows that are cut into micro-batches by when they arrived.
+        """Return the rows, cut into micro-batches by the times at which they arrived.
 
         Args:
             tables: by input, as they came.
@@ -171,5 +171,5 @@ def _moments(role: str, table: pa.Table, arrived: str) -> Any:
 
 
 def _micros(column: Any) -> Any:
-    """Times, or dates, in microseconds."""
+    """Return times, or dates, in microseconds."""
     return column.cast(pa.timestamp("us")).cast(pa.int64()).to_numpy(zero_copy_only=False)

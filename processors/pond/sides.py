@@ -190,7 +190,7 @@ class VerbSide:
         return replace(self, rows=rows, added=every)
 
     def prepared(self, table: pa.Table) -> pa.Table:
-        """Rows of it as they are read: in the order of their feed, and with the columns that are added."""
+        """Return rows of it as they are read: in the order of their feed, and with the columns that are added."""
         told = self.rows.told
         if told is not None and told.sequence is not None:
             table = table.sort_by(told.sequence)

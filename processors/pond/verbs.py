@@ -154,7 +154,7 @@ class Verbs(ABC, Generic[Given, Result]):
         expired: Literal["silent", "delete"] = "silent",
         name: str | None = None,
     ) -> Result:
-        """Columns aggregated by key, or by key and window.
+        """Aggregate columns by key, or by key and window.
 
         Args:
             rows: the rows. Of a change feed, those that it describes are aggregated: what a change replaces or deletes
@@ -344,7 +344,7 @@ class Verbs(ABC, Generic[Given, Result]):
         ttl: Duration | None = None,
         name: str | None = None,
     ) -> Result:
-        """Each row, once, with aggregates of the rows of its key up to it, and with values of those before it.
+        """Return each row, once, with aggregates of the rows of its key up to it, and with values of those before it.
 
         Args:
             rows: the rows. They stay once they have come: a change feed is refused.
@@ -421,7 +421,7 @@ class Verbs(ABC, Generic[Given, Result]):
         left_key: str | Sequence[str] | None = None,
         name: str | None = None,
     ) -> Result:
-        """Each left row with the right row that was valid at its time: the last one that is not later.
+        """Join each left row with the right row that was valid at its time: the last one that is not later.
 
         Or, by the ``direction``, with the first one that is not earlier, or with the closer one of the two.
 
@@ -525,7 +525,7 @@ class Verbs(ABC, Generic[Given, Result]):
         max_bytes: int = MAX_BYTES,
         name: str | None = None,
     ) -> Result:
-        """Each left row with the row of a table in files that was valid at its time: ``asof_join`` without a copy.
+        """Join each left row with the row of a table in files that was valid at its time, without a copy of the table.
 
         The table is read as it is when a micro-batch begins, or at once, and is kept in memory only. What comes into it
         later changes no result.
@@ -698,7 +698,7 @@ class Verbs(ABC, Generic[Given, Result]):
         null_safe: bool = False,
         name: str | None = None,
     ) -> Result:
-        """Two change feeds joined into one, kept current whichever side changes.
+        """Join two change feeds into one, kept current whichever side changes.
 
         Args:
             left, right: change feeds: each row sets what its key has from now on, or deletes it.
@@ -773,7 +773,7 @@ class Verbs(ABC, Generic[Given, Result]):
         null_safe: bool = False,
         name: str | None = None,
     ) -> Result:
-        """Two or more change feeds joined by one key into one: one change of each key that has another result then.
+        """Join two or more change feeds by one key into one: one change of each key that has another result then.
 
         Args:
             tables: change feeds by names of your choice, in the order in which the result has their columns. Each row

@@ -118,7 +118,7 @@ class RowReader:
         return table
 
     def spread(self, table: pa.Table) -> Iterator[pa.Table]:
-        """Usable rows as often as they have keys, as ``Input.spread`` says."""
+        """Yield usable rows as often as they have keys, as ``Input.spread`` says."""
         return self._source.input.spread(table)
 
     def _keyed(self, table: pa.Table) -> pa.Table:
@@ -127,7 +127,7 @@ class RowReader:
         return self._unusable.drop(table, lacking, CounterName.DROPPED_NULL_KEY, self._source.key)
 
     def packed(self, table: pa.Table, *, partial: bool = False) -> tuple[pa.Table, Any]:
-        """Rows, packed, and the bytes of their keys: an array in the same order.
+        """Return the rows, packed, and the bytes of their keys: an array in the same order.
 
         Args:
             table: usable rows, or partial aggregates of them, whose values are packed already.

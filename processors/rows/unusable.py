@@ -48,10 +48,10 @@ class SplitReader(Protocol):
         """Return the usable records of the next rows."""
 
     def spread(self, table: pa.Table) -> Iterator[pa.Table]:
-        """Usable records as often as they have keys: all of some of them for one key, then for the next."""
+        """Yield usable records as often as they have keys: all of some of them for one key, then for the next."""
 
     def packed(self, table: pa.Table, *, partial: bool = False) -> tuple[pa.Table, Any]:
-        """Usable records, or partial aggregates of them, as they travel, and an array of the bytes of their keys."""
+        """Return usable records, or their partial aggregates, as they travel, and an array of their keys' bytes."""
 
 
 class TopicSource(Protocol):
@@ -284,7 +284,7 @@ class Unusable:
 
 
 def _entries(table: pa.Table) -> Callable[[int], Mapping[str, Any]]:
-    """Gives the entries of a row."""
+    """Return a function from a row's number to its entries."""
     return lambda row: {name: _entry(table[name], row) for name in table.column_names}
 
 

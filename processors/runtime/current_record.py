@@ -49,14 +49,14 @@ class CurrentRecord:
         self.stream_time = max((time for one in self._kept if (time := one.get()) is not None), default=None)
 
     def begin(self, topic: str, row: Batch, *, moves_time: bool) -> None:
-        """Come to a record of a topic, the only one of ``row``; ``moves_time`` unless all tasks have the record."""
+        """Begin with a record of a topic, the only one of ``row``; ``moves_time`` unless all tasks have the record."""
         (headers,), (timestamp,) = row.headers_of_each, row.timestamps
         self.metadata = RecordMetadata(topic, timestamp, headers or NO_HEADERS)
         if moves_time:
             self.stream_time = timestamp if self.stream_time is None else max(self.stream_time, timestamp)
 
     def end(self) -> None:
-        """Be done with the record, and with all that it led to."""
+        """Finish the record, and all that it led to."""
         self.metadata = None
 
     def flush(self) -> None:

@@ -106,7 +106,7 @@ def _mermaid_edges(part: Subtopology, topics: dict[str, str]) -> Iterator[str]:
 
 
 def _ids(part: Subtopology) -> dict[str, str]:
-    """Ids for Mermaid, because a node's own name may hold characters that it cannot parse."""
+    """Return ids for Mermaid, because a node's own name may hold characters that it cannot parse."""
     return {name: f"n{part.index}_{number}" for number, name in enumerate(part.nodes)}
 
 

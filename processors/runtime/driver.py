@@ -231,11 +231,11 @@ class TopologyDriver:
         ]
 
     def read_batches(self, topic: str) -> list[Batch]:
-        """As ``read``, but as batches."""
+        """Return what ``read`` does, as batches."""
         return [run.to_batch() for run in self.read_runs(topic)]
 
     def read_runs(self, topic: str) -> list[Records]:
-        """As ``read``, but as batches or columns, in the form in which they came out."""
+        """Return what ``read`` does, as batches or columns, in the form in which they came out."""
         if topic not in self._outputs:
             raise UnknownNameError(f"the topology writes {sorted(self._outputs)}, not {topic!r}")
         runs, self._outputs[topic] = self._outputs[topic], []

@@ -95,7 +95,7 @@ class RecordWords:
         return f"key {key!r:.{_MOST}}, timestamp {timestamp}, value {value!r:.{_MOST}}"
 
     def kept(self, place: Place, key: Any, value: Any) -> tuple[Any, Any]:
-        """Key and value as a dead letter has them."""
+        """Return key and value as a dead letter has them."""
         return key, value
 
 

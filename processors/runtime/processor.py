@@ -144,7 +144,7 @@ class ProcessorContext(FailureHandling):
         return self._place.topics
 
     def follow(self, current: CurrentRecord) -> KeptTime | None:
-        """Know the record that the task is at from now on; returns what keeps stream time, if there is a store."""
+        """Follow the record that the task is at from now on; return what keeps stream time, if there is a store."""
         self._current = current
         store = next(iter(self._stores.values()), None)
         if store is None:
@@ -164,7 +164,7 @@ class ProcessorContext(FailureHandling):
         return self._current
 
     def declare(self, *, repeatable: bool = False, record_by_record: bool = False) -> None:
-        """Say what the task may rely on, or has to do; called in ``init``, or in ``open`` of a ``RecordProcessor``.
+        """Declare what the task may rely on, or has to do; called in ``init``, or in ``open`` of a ``RecordProcessor``.
 
         Args:
             repeatable: ``process`` has changed and forwarded nothing when it raises, neither stores nor its own

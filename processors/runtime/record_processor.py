@@ -157,6 +157,6 @@ class RecordProcessor(Processor):
 
 
 def _rows(batch: Batch) -> Iterator[tuple[Any, Any, int, Headers]]:
-    """Key, value, timestamp and headers of each record."""
+    """Return key, value, timestamp and headers of each record."""
     headers = repeat(NO_HEADERS, len(batch)) if batch.headers is None else batch.headers
     return zip(batch.keys, batch.values, batch.timestamps, headers, strict=True)

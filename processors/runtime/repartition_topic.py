@@ -31,7 +31,7 @@ class _Passage(NamedTuple):
         return cls(writer, reader, column_serde(writer), column_serde(reader))
 
     def moved(self, column: list[Any]) -> list[Any]:
-        """Objects as they arrive; None stays None."""
+        """Return objects as they arrive; None stays None."""
         written = self.writer.serialize_many([one for one in column if one is not None])
         return column_of(self.reader.deserialize_many(written), column)
 

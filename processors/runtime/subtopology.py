@@ -140,7 +140,7 @@ def _global_tables(nodes: Mapping[str, Node]) -> dict[str, tuple[str, str]]:
 
 
 def in_order(parts: Sequence[Subtopology]) -> tuple[tuple[Subtopology, ...], frozenset[str]]:
-    """Parts that write a repartition topic before those that read it, and the topics for which that is impossible."""
+    """Order parts so that writers of a repartition topic come before readers; return topics where this fails, too."""
     ordered: list[Subtopology] = []
     loops: set[str] = set()
     waiting = list(parts)

@@ -287,7 +287,7 @@ class Task:
         return self._processors[reader]
 
     def _positioned(self, records: Records) -> Records:
-        """Stream records with their places, or as they are, or among all that have come since the task settled."""
+        """Return stream records with their places, or as they are, or among all since the task settled."""
         if records.positions is not None:
             return records
         start = self._arrived

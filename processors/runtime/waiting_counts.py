@@ -26,7 +26,7 @@ def waiting_of(number: int | str) -> str:
 
 
 def counted_at(store: Any, name: str, size: int) -> int | None:
-    """As of which time the counts are that are kept under ``name``, ``size`` of them; None if there are none.
+    """Return the time as of which ``size`` counts are kept under ``name``; None if there are none.
 
     Raises:
         FormatError: they were written in a version that this release does not know.

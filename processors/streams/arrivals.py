@@ -41,7 +41,7 @@ class ColumnForm:
         self._serde = serde
 
     def both(self, column: Any) -> tuple[Any, Any]:
-        """Values in the serde's own type and their bytes, null where they are.
+        """Return values in the serde's own type and their bytes, null where they are null.
 
         Args:
             column: a list of objects, or an Arrow array.
@@ -161,7 +161,7 @@ def _encoded(
     keys: ColumnForm,
     values: ColumnForm,
 ) -> tuple[Any, Any, Any, Any]:
-    """Keys, their bytes, values and their bytes of one side, in order."""
+    """Return keys, their bytes, values and their bytes of one side, in order."""
     own = [run for of, run in runs if of is side]
     columns = [(*keys.both(run.keys), *values.both(run.values)) for run in own]
     if not columns:

@@ -237,7 +237,7 @@ class CorrectedJoin(VectorizedStreamTableJoin):
         self._write(now, before, matches)
 
     def _changed_spans(self, changes: Sequence[tuple[Sequence[bytes], Integers]]) -> defaultdict[bytes, list[Span]]:
-        """Between which times the records of each key may have another match since the table has changed."""
+        """Return spans of times in which records of a key may have another match since the table has changed."""
         spans: defaultdict[bytes, list[Span]] = defaultdict(list)
         newest = self._store.observed_stream_time
         if newest is None:
@@ -251,7 +251,7 @@ class CorrectedJoin(VectorizedStreamTableJoin):
         return spans
 
     def _span(self, key: bytes, time: int) -> Span:
-        """Between which times the records may be whose match is another one since a version of that time has come."""
+        """Return the span of records that may have another match since a version of that time has come."""
         first, last = time - self._ahead, time - self._apart
         if self._direction.looks_back:
             first = first if self._ahead else time + self._apart
@@ -262,7 +262,7 @@ class CorrectedJoin(VectorizedStreamTableJoin):
         return max(first, self._kept_from), min(last, MAX_TIME)
 
     def _new_records(self, batch: Batch) -> Iterator[tuple[_Place, bytes]]:
-        """Place and value of each record that can be kept; what can meet nothing is forwarded."""
+        """Yield place and value of each record that can be kept, and forward records that can meet nothing."""
         arrived, batch = len(batch), self._usable(batch)
         self.context.count(CounterName.DROPPED_NULL, arrived - len(batch))
         alone = [key is None or time == NO_TIME for key, time in zip(batch.keys, batch.timestamps, strict=True)]

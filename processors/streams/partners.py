@@ -45,7 +45,7 @@ class ProbeSide(NamedTuple):
 
 
 def partners(seekers: ProbeSide, candidates: BuildSide) -> tuple[Integers, Integers]:
-    """All pairs, by seeker, then by the candidate's time, then as the candidates came.
+    """Return all pairs, by seeker, then by the candidate's time, then as the candidates came.
 
     Returns:
         Of each pair the position of the seeker and that of the candidate.

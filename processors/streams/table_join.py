@@ -318,7 +318,7 @@ class StreamTableJoin(Operator):
 
 
 def moved(timestamps: Any, by: int) -> Any:
-    """Times that are later by so much; none is as it was."""
+    """Return the times, later by so much; ``NO_TIME`` stays."""
     if not by:
         return timestamps
     times = np.asarray(timestamps, np.int64)

@@ -172,7 +172,7 @@ class UnpairedRun:
 
 
 def _with_lengths(values: Any) -> list[bytes]:
-    """``data_of`` for rows of one record each."""
+    """Return ``data_of`` of rows of one record each."""
     lengths = pc.binary_length(values).to_numpy().astype(">u4")
     fixed: Any = pa.Array.from_buffers(pa.binary(4), len(lengths), [None, pa.py_buffer(lengths.tobytes())])
     data: list[bytes] = pc.binary_join_element_wise(fixed.cast(pa.binary()), values, b"").to_pylist()
@@ -180,7 +180,7 @@ def _with_lengths(values: Any) -> list[bytes]:
 
 
 def _read(found: Sequence[tuple[bytes, bytes]]) -> Unpaired:
-    """Records of the store; each is a row and one of the values in it."""
+    """Return records of the store; each is a row and one of the values in it."""
     rows: Any = pa.array([row for row, _ in found], pa.binary())
     places = pc.binary_slice(rows, SIDE_AT, KEY_FROM).cast(pa.binary(1)).buffers()[1]
     sides = np.frombuffer(places, np.uint8, len(found)).astype(np.int64) if found else np.empty(0, np.int64)

@@ -73,7 +73,7 @@ def row_of(close: int, timestamp: int, side: Side, key: bytes) -> bytes:
 
 
 def head_of(row: bytes) -> tuple[int, int, int]:
-    """Closing time, record time and the number of the side.
+    """Return closing time, record time and the number of the side.
 
     Raises:
         CorruptStoreError: the row has no side.
@@ -109,7 +109,7 @@ def values_of(data: bytes) -> Iterator[bytes]:
 
 
 def records_of(rows: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Row and value of each record, for rows with what they hold.
+    """Return row and value of each record, for rows with what they hold.
 
     Raises:
         CorruptStoreError: one ends too early.

@@ -80,7 +80,7 @@ class VectorizedStreamTableJoin(StreamTableJoin):
         return spread(values, keys), spread(since, keys)
 
     def _passed_columns(self, records: Columns, found: Array, since: Array) -> tuple[Array, Array]:
-        """``_passed`` for records with keys."""
+        """Return ``_passed`` of records with keys."""
         values, times, places = [found], [since], np.arange(len(records))
         failing = np.flatnonzero(self._failing_columns(records, found, since))
         begun, size = since.take(pa.array(failing)), len(records)

@@ -226,7 +226,7 @@ class WindowRun:
         return _results(side, records.places[one.found], keys, one.before + one.found, one.met, times)
 
     def _alone(self, side: Side, one: _Side) -> Results:
-        """Records that come out at once without a partner; those that have to wait are told to ``self._waiting``."""
+        """Return records that come out at once without a partner; tell ``self._waiting`` those that wait."""
         records, chosen = one.records, np.zeros(len(one.records.places), np.bool_)
         if one.plan.emits_unmatched:
             chosen = one.unmatched()
@@ -255,7 +255,7 @@ class WindowRun:
         self._waiting.add(side, at, closes[at], one.records.times[at], self._arrived.keys.take(numbers), data)
 
     def _due(self) -> list[Results]:
-        """Records that waited until their time was over, in the order in which they come out."""
+        """Return records that waited until their time was over, in the order in which they come out."""
         if self._waiting is None:
             return []
         due = self._waiting.due()
@@ -284,7 +284,7 @@ def _results(side: Side, places: Integers, keys: Integers, own: Integers, other:
 
 
 def _in_order(parts: Sequence[Results]) -> Results:
-    """Results by place; those of one place as they come."""
+    """Return results by place; those of one place as they come."""
     whole = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
     order = whole[0].argsort(kind="stable")
     return Results(*(column[order] for column in whole))

@@ -29,7 +29,7 @@ _NUMBER_SIZE: Final = 8
 
 
 def rows_of(records: Columns, sequence: int) -> Array:
-    """New rows for records; ``sequence`` is the last number that was given away."""
+    """Return new rows for records; ``sequence`` is the last number that was given away."""
     numbers = np.arange(sequence + 1, sequence + 1 + len(records)).astype(">u8").tobytes()
     fixed: Any = pa.Array.from_buffers(pa.binary(_NUMBER_SIZE), len(records), [None, pa.py_buffer(numbers)])
     keys = terminated_column(records.keys)
@@ -63,7 +63,7 @@ def columns_of(
 
 
 def in_time_order(waited: Columns, new: Columns) -> Columns:
-    """Records that have waited, in order, and new ones, all by time, then by the bytes of the key, then by arrival."""
+    """Return records that have waited, in order, and new ones: by time, then bytes of the key, then arrival."""
     keys, values = pa.concat_arrays([waited.keys, new.keys]), pa.concat_arrays([waited.values, new.values])
     times = np.concatenate([waited.timestamps, new.timestamps])
     ranks = pc.rank(keys, sort_keys="ascending", tiebreaker="dense").to_numpy()

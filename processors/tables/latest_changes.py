@@ -41,7 +41,7 @@ class LatestChanges(Operator):
 
 
 def _comparable(values: Array) -> Array | None:
-    """Values that Arrow compares as Python does, or the bytes of rows; None if there is no such thing."""
+    """Return values that Arrow compares as Python does, or the bytes of rows; None if there are none."""
     if isinstance(values.type, PhysicalRowType):
         return RowColumnSerde(values.type.storage_type).write(values)
     return None if pa.types.is_nested(values.type) or isinstance(values.type, pa.BaseExtensionType) else values

@@ -166,7 +166,7 @@ class MultiJoin(Operator):
 
 
 def _together(rows: Sequence[Array], shown: Sequence[Booleans]) -> Array:
-    """Structs of the rows that are shown, null where none is."""
+    """Return structs of the rows that are shown, null where none is."""
     sides = [column.take(pa.array(np.arange(len(column)), mask=~one)) for column, one in zip(rows, shown, strict=True)]
     nothing: Any = pa.array(~np.logical_or.reduce(shown))
     return pa.StructArray.from_arrays(sides, [str(place) for place in range(len(sides))], mask=nothing)

@@ -131,7 +131,7 @@ class SortedVersions(ValueGetter):
 
     @staticmethod
     def _next_live(live: npt.NDArray[np.bool_]) -> Integers:
-        """For each row, and behind the last one, the first from it on that is a version and no delete."""
+        """Return, for each row and behind the last one, the first row from it on that is a version and no delete."""
         size = len(live)
         own = np.append(np.where(live, np.arange(size), size), size)
         return np.minimum.accumulate(own[::-1])[::-1]
@@ -161,7 +161,7 @@ class SortedVersions(ValueGetter):
         return self._taken(at, (groups >= 0) & (at >= self._begins_of(groups)))
 
     def of_key(self, key: bytes) -> VersionRows:
-        """All rows of a key, also those of whose time another one counts, which is behind them."""
+        """Return all rows of a key; one that does not count comes before the one of its time that does."""
         (group,) = self._groups(pa.array([key], pa.binary()))
         return self.rows.taken(np.arange(self._begins[group], self._ends[group]) if group >= 0 else np.arange(0))
 
@@ -188,7 +188,7 @@ class SortedVersions(ValueGetter):
         return self._ends[groups] if len(self._begins) else np.zeros(len(groups), np.int64)
 
     def _behind(self, groups: Integers, timestamps: Integers) -> Integers:
-        """For each key and time, the first place of its rows with a later one, or that behind all of them."""
+        """Return, for each key and time, the first place of its rows with a later one, or the place behind them all."""
         low, high = self._begins_of(groups).copy(), self._ends_of(groups).copy()
         while (open_ := low < high).any():
             middle = (low + high) // 2

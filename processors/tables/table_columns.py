@@ -29,10 +29,10 @@ class TableColumns(Protocol):
         """Return whether keys, and values that are put, may be columns of these types."""
 
     def own(self, values: Array) -> Array:
-        """Values that may be put as the type that ``get_latest`` gives."""
+        """Return values that may be put as the type that ``get_latest`` gives."""
 
     def get_as_of(self, keys: Array, timestamps: Integers) -> tuple[Array, Array]:
-        """``get_latest``, but as of the timestamp if the store has versions."""
+        """Return what ``get_latest`` does, but as of the timestamp if the store has versions."""
 
     def get_latest(self, keys: Array, reached: Integers | None = None) -> tuple[Array, Array]:
         """Return the latest value of each key and its timestamp; null where there is none.

@@ -58,7 +58,7 @@ class TableStore:
         return self.store.get_many_at(keys, reached)
 
     def latest_times(self, keys: Sequence[Any]) -> list[int | None]:
-        """From when on each key is as it is now; None if nobody knows. Of deletes only a versioned store does."""
+        """Return since when each key is as it is now; None if unknown. Only versioned stores know it of deletes."""
         if isinstance(self.store, VersionedKeyValueStore):
             return self.store.latest_times(keys)
         return [None if found is None else found.timestamp for found in self.store.get_many(keys)]

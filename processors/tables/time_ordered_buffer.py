@@ -239,7 +239,7 @@ class TimeOrderedBuffer:
         return pack_time(timestamp) + raw + self._sequence.to_bytes(8)
 
     def read(self, row: bytes, data: bytes) -> "_Held":
-        """Key, value, timestamp and headers of a stored record."""
+        """Return key, value, timestamp and headers of a stored record."""
         raw = _raw_key(row)
         headers, value = None, data[1:]
         try:

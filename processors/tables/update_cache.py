@@ -85,7 +85,7 @@ class UpdateCache:
 
 
 def _last_of_each_key(columns: Columns) -> Columns:
-    """Each key's last update, with the value before the first one, in the order in which the keys first came."""
+    """Return each key's last update, with the value before the first one, in the order in which the keys first came."""
     keys = columns.keys
     numbers = keys.numbers if isinstance(keys, WindowedArray) else keys.dictionary_encode().indices.to_numpy()
     _, firsts, numbers = np.unique(numbers, return_index=True, return_inverse=True)
@@ -133,7 +133,7 @@ class UpdateForwarder:
             self._cache.add(updates)
 
     def send_columns(self, updates: Columns) -> None:
-        """``send`` for updates as columns."""
+        """Send updates as columns, as ``send`` does."""
         if self._cache is None:
             self._context.forward_columns(updates)
         elif updates.latest is not None:

@@ -40,17 +40,17 @@ class ValueGetter(ABC):
         raise NoHistoryError("as-of lookups need a table that is materialized in a versioned store (KIP-914)")
 
     def get_many(self, keys: Sequence[Any]) -> list[ValueAndTimestamp[Any] | None]:
-        """``get`` for many keys, in their order."""
+        """Return ``get`` of many keys, in their order."""
         return list(map(self.get, keys))
 
     def get_many_as_of(self, keys: Sequence[Any], timestamps: Sequence[int]) -> list[ValueAndTimestamp[Any] | None]:
-        """``get_as_of`` for many keys, in their order."""
+        """Return ``get_as_of`` of many keys, in their order."""
         return list(map(self.get_as_of, keys, timestamps))
 
     def get_many_from(
         self, keys: Sequence[Any], earliest: Sequence[int], latest: Sequence[int]
     ) -> list[ValueAndTimestamp[Any] | None]:
-        """For each key, the first value that became valid from ``earliest`` to ``latest``, both included, and when.
+        """Return each key's first value that became valid from ``earliest`` to ``latest``, both included, and when.
 
         Nothing is found where ``earliest`` is before the history.
         """

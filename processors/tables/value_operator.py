@@ -35,7 +35,7 @@ class TableOperation(ABC):
         """Return the new values, in the order of the old."""
 
     def apply_columns(self, keys: Array, values: Array) -> Array | None:
-        """``apply`` for columns; None if it needs objects."""
+        """Return ``apply`` of columns; None if it needs objects."""
         return None
 
     @abstractmethod
@@ -78,7 +78,7 @@ class OperationGetter(ValueGetter):
 
 
 def readable(read: Callable[..., Found], context: ProcessorContext) -> Callable[..., Found]:
-    """``read``, which finds nothing where it fails, if records that fail are left out; they were counted before."""
+    """Return ``read``, but finding nothing where it fails, if the policy leaves such records out; they were counted."""
     if not context.leaves_out:
         return read
 

@@ -37,7 +37,7 @@ class ValueType(NamedTuple):
     kept: bool
 
     def column(self, values: list[Any]) -> Array:
-        """Values that are objects as an array."""
+        """Return values that are objects as an array."""
         column: Array = pa.array(values, self.type if self.kept else None)
         if self.type is not None and pa.types.is_null(column.type):
             column = pa.nulls(len(values), self.type)
@@ -134,7 +134,7 @@ class VectorizedTableTableJoin(TableTableJoin):
         return Columns(columns.keys, news, later, columns.positions, olds, columns.latest)
 
     def _changing_columns(self, columns: Columns, matched: Any) -> Any:
-        """``_changing`` for columns, as a NumPy array."""
+        """Return ``_changing`` of columns, as a NumPy array."""
         if not self._join_type.keeps(self._side) or matched.all():
             return matched
         changing = matched | valid(columns.values)

@@ -66,7 +66,7 @@ class TableWriter:
                 self._write(part, drop_repeated_tombstones)
 
     def write_columns(self, columns: Columns) -> None:
-        """``write`` for updates as columns; they become a batch where that is needed."""
+        """Write updates that are columns, as ``write`` does; they become a batch where that is needed."""
         columns = columns if self._turns is None else self._turns.taken(columns)
         for run in self._ttl.runs(columns):
             for part in self._parts(run):
@@ -164,7 +164,7 @@ class TableWriter:
             self._updates.send(self._ttl.expired(olds=self._send_olds))
 
     def _get_many_at(self, keys: Sequence[Any], timestamps: Sequence[int]) -> tuple[list[Any], _Found, _Found]:
-        """Each key, what is there when its first record comes, and what has expired by then without being told."""
+        """Return each key, its entry when its first record comes, and what has expired by then without being told."""
         serialize = self._key_serde.serialize
         first: dict[Any, tuple[Any, int]] = {}
         for key, time in zip(keys, self._ttl.reached(timestamps).tolist(), strict=True):
@@ -204,7 +204,7 @@ class TableWriter:
         return _updates(batch, olds, latest).select([end != NOT_PUT for end in ends])
 
     def _put_columns(self, columns: Columns, olds: Array | None, ends: npt.NDArray[np.int64]) -> Columns:
-        """``_put`` for columns."""
+        """Return ``_put`` of columns."""
         put, latest = ends != NOT_PUT, ends == VALID_TO_UNDEFINED
         self._note_expired(columns, ~put)
         written = Columns(

@@ -350,7 +350,7 @@ def windows_in_micros(windows: Windows) -> Windows:
 
 
 def changed_windows(windows: Windows, until: Mapping[int, Windows]) -> AnyWindows:
-    """All windows, in microseconds; those in ``until`` begin before some time, by which they are."""
+    """Return all windows, in microseconds; windows in ``until`` begin before the time that is their key."""
     if not until:
         return windows_in_micros(windows)
     eras = [windows_in_micros(one) for one in (*(until[time] for time in sorted(until)), windows)]

@@ -242,7 +242,7 @@ class Apply(Operator):
         return batch.select((~late).tolist())
 
     def _advance(self, watermark: int) -> None:
-        """From now on no record of an earlier time than ``watermark`` is processed, whatever the lateness becomes."""
+        """Advance the watermark: no earlier record is processed from now on, whatever the lateness becomes."""
         if watermark > self._watermark:
             self._watermark = watermark
             self._kept_watermark.put(watermark)
@@ -271,7 +271,7 @@ class Apply(Operator):
         self._finish(run)
 
     def _in_order(self, records: Batch) -> Batch:
-        """Records that are due, those of one key and time by their orders, without these."""
+        """Return records that are due without their orders, which decide among those of one key and time."""
         if not self._spec.ordered:
             return records
         places = zip(records.timestamps, records.keys, records.values, range(len(records)), strict=True)

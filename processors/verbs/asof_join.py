@@ -228,7 +228,7 @@ def asof_join(
 
 
 def _joined(stream: KStream, table: KTable, joined: Joined, join_type: JoinType) -> KStream:
-    """Each left row once, and its match."""
+    """Return each left row once, and its match."""
     join = stream.left_join if join_type.keeps(Side.LEFT) else stream.join
     results = join(table, pairs, joined, vectorized=True)
     return results.filter(unmatched, vectorized=True) if join_type is JoinType.ANTI else results
@@ -237,7 +237,7 @@ def _joined(stream: KStream, table: KTable, joined: Joined, join_type: JoinType)
 def _corrected(
     stream: KStream, table: KTable, made: Callable[[], CorrectedJoin], join_type: JoinType, correcting: Correcting
 ) -> KStream:
-    """Each left row and its match, and whatever changes them."""
+    """Return each left row and its match, and whatever changes them."""
     terms = Terms((("how", join_type.value), ("left_key", Written(list(correcting.key)))))
     spec = StoreSpec(
         CORRECTED,

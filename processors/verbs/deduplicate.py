@@ -86,7 +86,7 @@ class Deduplicate(RowsInTime):
         return self._expiry.observed
 
     def take(self, rows: Columns) -> None:
-        """Pass on which of these rows are no duplicates, in the order of their times, and remember them."""
+        """Pass on the rows that are no duplicates, in the order of their times, and remember them."""
         encoded = rows.keys.dictionary_encode()
         numbers = encoded.indices.to_numpy().astype(np.int64)
         _, known = self._kept.get(encoded.dictionary)

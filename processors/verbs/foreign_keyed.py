@@ -49,7 +49,7 @@ def with_foreign_keys(codec: KeyCodec, columns: pa.Table, rows: Array, *, null_s
 
 
 def foreign_keys_of(values: Array) -> Array:
-    """``foreign_key_of`` for a column, null for null; raises what it raises."""
+    """Return ``foreign_key_of`` for a column, null for null; raises what it raises."""
     present = values.drop_null()
     parts, named = _parts(present)
     keys = parts.take(pa.array(_PARTS * np.arange(len(present)) + _KEY, mask=~named))
@@ -57,14 +57,14 @@ def foreign_keys_of(values: Array) -> Array:
 
 
 def without_foreign_keys(values: Array) -> Array:
-    """``without_foreign_key`` for a column, null for null; raises what it raises."""
+    """Return ``without_foreign_key`` for a column, null for null; raises what it raises."""
     present = values.drop_null()
     parts, _ = _parts(present)
     return spread(parts.take(pa.array(_PARTS * np.arange(len(present)) + _ROW)), valid(values))
 
 
 def _parts(values: Array) -> tuple[Array, Mask]:
-    """Head, key and row of each value, one after the other, and which values have a key."""
+    """Return head, key and row of each value, one after the other, and a mask of values that have a key."""
     values = values.cast(pa.binary())
     bounds = offsets_of(values).astype(np.int64)
     starts, ends = bounds[:-1], bounds[1:]

@@ -359,7 +359,7 @@ class _Change:
         return _line(added, {**self._changes.beside, **called}, gone, self._changes.filled)
 
     def _guessed(self) -> dict[str, str]:
-        """New names that results may have which are gone, or are another one by now."""
+        """Return, by old names, new names that lost or changed results may have now."""
         found: dict[str, str] = {}
         for old in self._open:
             fitting = (name for name in (*self.new, *self.other) if self._same(self._before[old], self._calls[name]))

@@ -135,7 +135,7 @@ class KeyTimers:
         self._now[key, name] = None
 
     def now(self, key: bytes, name: bytes) -> int | None:
-        """For when a timer is set; None if it is not."""
+        """Return the time for which a timer is set; None if it is not."""
         self._look_up(key, name)
         return self._now[key, name]
 

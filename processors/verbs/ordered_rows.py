@@ -21,7 +21,7 @@ _ROW: Final = b"\x01"
 
 
 def with_order(orders: Sequence[bytes], rows: Sequence[bytes | None]) -> list[bytes]:
-    """Rows, None for a delete, behind their orders."""
+    """Return rows, None for a delete, behind their orders."""
     return [
         terminated(order) + (_DELETE if row is None else _ROW + row) for order, row in zip(orders, rows, strict=True)
     ]

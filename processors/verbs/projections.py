@@ -234,7 +234,7 @@ class Times(Projection):
 
 
 def in_micros(times: Any, type_: pa.DataType) -> Any:
-    """Integers, which are microseconds, as times of a type."""
+    """Return integers, which are microseconds, as times of a type."""
     return pa.array(times, pa.int64()).cast(type_)
 
 
@@ -246,7 +246,7 @@ def _rows(values: Any, foreign: bool) -> Any:
 
 
 def _as_pair(value: Any) -> Any:
-    """Both rows of a result; a struct is a dict where it is an object, and a row of a store a list."""
+    """Return both rows of a result; a struct is a dict where it is an object, and a row of a store a list."""
     if value is None:
         return _NOTHING
     return tuple(value.values()) if isinstance(value, dict) else value

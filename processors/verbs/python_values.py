@@ -32,7 +32,7 @@ def to_datetime(micros: int) -> datetime:
 
 
 def from_datetime(time: datetime, what: str) -> int:
-    """Microseconds since 1970; ``what`` names the datetime in errors.
+    """Return microseconds since 1970; ``what`` names the datetime in errors.
 
     Raises:
         ConfigurationError: it has no time zone.
@@ -53,7 +53,7 @@ def check_readable(schema: pa.Schema, what: str) -> None:
 
 
 def python_rows(table: pa.Table) -> list[dict[str, Any]]:
-    """Each row as a dict of its columns.
+    """Return each row as a dict of its columns.
 
     Raises:
         RecordError: Python cannot hold a value, such as a time after the year 9999.

@@ -324,7 +324,7 @@ class RowAggregate:
         return pa.Table.from_arrays(self.results_of_columns(columns, keys), schema=schema)
 
     def results_of_columns(self, states: Any, keys: Sequence[Any] = ()) -> list[Any]:
-        """``results`` for states that are a column, null where there is none, as the columns of the table."""
+        """Return ``results`` of states that are a column, null where there is none, as the columns of the table."""
         columns = states.storage.flatten()
         return self.of_each(lambda number: _result(self.functions[number], columns[number], states), keys)
 
@@ -385,12 +385,12 @@ class RowAggregate:
         return self.state_serde.serialize(states)
 
     def _beside(self, name: str, given: Mapping[str, Any], alike: Mapping[str, Hashable]) -> dict[str, Any]:
-        """By function, the results that are of the same values as another one."""
+        """Return, by function, the results that are of the same values as another one."""
         of = alike.get(name)
         return {self._called[one]: given[one] for one, other in alike.items() if of is not None and other == of}
 
     def whole(self, results: Sequence[Any], starts: Any) -> list[Any]:
-        """Results of windows: null where a window begins before the time from which rows count.
+        """Return results of windows: null where a window begins before the time from which rows count.
 
         Args:
             results: the columns of results.

@@ -100,7 +100,7 @@ class StateSerde(ColumnarSerde[list[Any]]):
         ]
 
     def placed(self, states: Sequence[Any], nothing: Any = None) -> list[Any]:
-        """States in the order of the calls, each in its place; ``nothing`` where no call has one."""
+        """Return states in the order of the calls, each in its place; ``nothing`` where no call has one."""
         row = [nothing] * self._slots.longest
         for place, state in zip(self._slots.places, states, strict=True):
             row[place] = state

@@ -76,7 +76,7 @@ class OrderedRows(PackedRows):
 
     @classmethod
     def of(cls, rows: PackedRows, descending: tuple[bool, ...]) -> "OrderedRows":
-        """Rows that have an order, ranked in these directions."""
+        """Return rows that have an order, ranked in these directions."""
         return cls(**{one.name: getattr(rows, one.name) for one in fields(rows)}, descending=descending)
 
     def values_of(self, rows: pa.Table, changes: Sequence[Change | None] | None = None) -> Any:
@@ -87,7 +87,7 @@ class OrderedRows(PackedRows):
         return self.rows.unpack([row for _, row in values])
 
     def _orders(self, order: pa.Table) -> Any:
-        """Bytes that compare as the orders do."""
+        """Return bytes that compare as the orders do."""
         whole = order.column(0)
         columns = [whole] if len(self.descending) == 1 else flattened(whole).columns
         parts = []
@@ -124,7 +124,7 @@ class RankChanges(Operator):
 
 
 def _keys(keys: Sequence[Any]) -> Any:
-    """Keys of one kind as a column."""
+    """Return keys of one kind as a column."""
     if not isinstance(keys[0], Windowed):
         return pa.array(keys, pa.binary())
     plain, *bounds = ([windowed[place] for windowed in keys] for place in range(3))
@@ -239,7 +239,7 @@ class KeptRows(Projection):
 
 
 def _as_ranks(places: Any) -> Any:
-    """Ranks, from 1 on, of places from 0 on."""
+    """Return ranks, from 1 on, of places from 0 on."""
     return pa.array((places + 1).astype(np.int32))
 
 
@@ -291,5 +291,5 @@ def top_n(
 
 
 def _shown(descending: Sequence[bool]) -> Written:
-    """Directions as one writes them."""
+    """Return directions as a user writes them."""
     return Written(descending[0] if len(descending) == 1 else list(descending))

@@ -88,7 +88,7 @@ class Input(ABC):
         return 1 if self.grouping is None else len(self.grouping.sets)
 
     def spread(self, rows: pa.Table) -> Iterator[pa.Table]:
-        """Rows as often as they have keys: all of some of them for one key, then for the next.
+        """Yield rows as often as they have keys: all of some of them for one key, then for the next.
 
         Args:
             rows: whose column ``key`` has the columns of rows; what comes out has those of ``keys``.
@@ -195,7 +195,7 @@ class Projection(ABC):
         """Return the columns for the records of a batch, of which the first has that ``sequence``."""
 
     def of_columns(self, columns: Columns, first: int) -> list[Any]:
-        """``columns`` for records that are columns themselves.
+        """Return ``columns`` of records that are columns themselves.
 
         By default they become Python objects first. An override is for parts that need none.
         """
@@ -260,7 +260,7 @@ def nullable(schema: pa.Schema) -> pa.Schema:
 
 
 def widest(keys: pa.Schema, others: pa.Schema) -> pa.Schema:
-    """Columns of keys with integers that hold also those of other keys, which are as many and packed alike."""
+    """Return the columns of keys, with integers wide enough for those of other keys, as many and packed alike."""
     return pa.schema([_wider(one, other.type) for one, other in zip(keys, others, strict=True)])
 
 
@@ -270,5 +270,5 @@ def _wider(field: Any, type_: Any) -> Any:
 
 
 def chosen(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
-    """Some of the columns."""
+    """Return some of the columns."""
     return pa.schema([schema.field(name) for name in names])

@@ -67,7 +67,7 @@ class JoinVerbs(OverVerbs):
         renamed: Mapping[str, str] | None = None,
         dropped: Collection[str] = (),
     ) -> DataFrame:
-        """Each left row with the right row that was valid at its time: the last one that is not later.
+        """Join each left row with the right row that was valid at its time: the last one that is not later.
 
         Or, by the ``direction``, with the first one that is not earlier, or with the closer one of the two.
 
@@ -173,7 +173,7 @@ class JoinVerbs(OverVerbs):
         max_bytes: int = MAX_BYTES,
         name: str | None = None,
     ) -> DataFrame:
-        """Each left row with the row of a table in files that was valid at its time: ``asof_join`` without a copy.
+        """Join each left row with the row of a table in files that was valid at its time, without a copy of the table.
 
         All tasks of a micro-batch read one version of the table, the newest when the first of them begins. It is
         settled before a row is read, so a micro-batch that is repeated reads the same one. Left rows come out at once;
@@ -327,7 +327,7 @@ class JoinVerbs(OverVerbs):
         renamed: Mapping[str, str] | None = None,
         dropped: Collection[str] = (),
     ) -> DataFrame:
-        """Two change feeds joined into one, kept current whichever side changes.
+        """Join two change feeds into one, kept current whichever side changes.
 
         Args:
             left, right: change feeds: each row sets what its key has from now on, or deletes it.
@@ -402,7 +402,7 @@ class JoinVerbs(OverVerbs):
         renamed: Mapping[str, str] | None = None,
         dropped: Collection[str] = (),
     ) -> DataFrame:
-        """Two or more change feeds joined by one key into one, in one operator: one shuffle of each, and one commit.
+        """Join two or more change feeds by one key into one, in one operator: one shuffle of each, and one commit.
 
         Whatever changes of a key within a micro-batch, of however many tables, its result comes out once, as it is at
         the end of that, and not at all if there was none before and is none then. A chain of ``table_join`` shows each

@@ -218,7 +218,7 @@ class Millpond(JoinVerbs):
         renamed: Mapping[str, str] | None = None,
         dropped: Collection[str] = (),
     ) -> DataFrame:
-        """Columns aggregated by key, or by key and window.
+        """Aggregate columns by key, or by key and window.
 
         Args:
             rows: the rows. If they are a change feed, the rows that it describes are aggregated: what a change replaces

@@ -27,7 +27,7 @@ def key_of_feed(rows: VerbRows[Column, Read], key: Sequence[str], op: Column | N
 
 
 def as_written(names: Sequence[str]) -> str:
-    """Columns as a user gives them: one by its name, or else a list.
+    """Return columns as a user gives them: one by its name, several as a list.
 
     >>> as_written(["id"]), as_written(["id", "rank"])
     ("'id'", "['id', 'rank']")

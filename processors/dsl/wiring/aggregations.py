@@ -165,7 +165,7 @@ def _add(
     result_serde: Serde[Any],
     prefix: str = "KSTREAM-AGGREGATE-",
 ) -> str:
-    """One processor for each input, all on one store, and the node that the updates come out of.
+    """Add one processor for each input, all on one store, and return the node that the updates come out of.
 
     Args:
         graph: what to add to.

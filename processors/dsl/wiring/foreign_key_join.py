@@ -181,7 +181,7 @@ def _foreign_side(graph: TopologyGraph, name: str, subscribed: str, foreign: Tab
 
 
 def _part_sides(name: str, left: TableHandle, foreign: TableHandle, serdes: _Serdes, graph: TopologyGraph) -> None:
-    """Have tasks of their own answer, with a copy of the foreign table, where else the left tasks would ask themselves.
+    """Let tasks of their own answer, with a copy of the foreign table, where left tasks would ask themselves.
 
     Otherwise those of the foreign table answer, so subscriptions go where its rows are: those of a windowed aggregation
     to their keys without the windows, as in Kafka Streams. All that is in the graph decides, in whatever order it was

@@ -129,7 +129,7 @@ class TopologyGraph:
         self._add_child(name, parents)
 
     def replace_processor(self, name: str, supplier: Callable[[], Processor], *stores: str) -> None:
-        """Have a node run the processor that ``supplier`` makes, with these stores in place of those that it has."""
+        """Make a node run the processor that ``supplier`` makes, with these stores in place of its own."""
         node = self.nodes[name]
         assert isinstance(node, ProcessorNode)
         self.nodes[name] = replace(node, supplier=supplier, stores=())
@@ -181,7 +181,7 @@ class TopologyGraph:
         return [found for found in above.values() if isinstance(found, SourceNode)]
 
     def place_without_window(self, source: str) -> None:
-        """Have the records of a source, whose keys are windowed, go to the tasks of their keys without the windows."""
+        """Send a source's records, whose keys are windowed, to the tasks of their keys without the windows."""
         node = self.nodes[source]
         assert isinstance(node, SourceNode)
         self.nodes[source] = replace(node, without_window=True)
@@ -276,7 +276,7 @@ class TopologyGraph:
         return shared
 
     def at_build(self, change: Callable[["TopologyGraph"], None]) -> None:
-        """Have ``build`` make a change that depends on all that is in the graph by then, to the copy that it gives."""
+        """Let ``build`` make a change that depends on all that is in the graph by then, to the copy that it gives."""
         self._at_build.append(change)
 
     def build(self) -> Topology:

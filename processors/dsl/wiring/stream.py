@@ -44,7 +44,7 @@ class StreamHandle:
     def retyped(
         self, key_serde: SerdeLike | None = None, value_serde: SerdeLike | None = None, *, rekeyed: bool = False
     ) -> Self:
-        """This stream with other serdes where they are given; ``rekeyed`` if the key may have changed."""
+        """Return this stream with other serdes where they are given; ``rekeyed`` if the key may have changed."""
         return replace(
             self,
             key_serde=key_serde or self.key_serde,
@@ -53,11 +53,11 @@ class StreamHandle:
         )
 
     def with_new_values(self) -> Self:
-        """This stream with values of another type, for which the builder's serde is used."""
+        """Return this stream with values of another type, for which the builder's serde is used."""
         return replace(self, value_serde=self.graph.value_serde)
 
     def merged(self, others: tuple["StreamHandle", ...], name: str | None = None) -> Self:
-        """All records of this stream and of ``others``; a serde that they do not share becomes the builder's."""
+        """Return all records of this stream and of ``others``; a serde that they do not share becomes the builder's."""
         streams: tuple[StreamHandle, ...] = (self, *others)
         node = name or self.graph.new_name("KSTREAM-MERGE-")
         parents: dict[str, None] = {}
@@ -88,7 +88,7 @@ class StreamHandle:
         *,
         keep_null_keys: bool = False,
     ) -> Self:
-        """This stream with equal keys together: itself, or read back from a repartition topic if the key changed.
+        """Return this stream with equal keys together: itself, or after a repartition topic if the key changed.
 
         A record without a key is dropped on the way unless ``keep_null_keys``, for operators that want it (KIP-962).
         """
@@ -104,7 +104,7 @@ class StreamHandle:
         *,
         keep_null_keys: bool = True,
     ) -> Self:
-        """This stream written to the repartition topic ``<name>-repartition`` and read back.
+        """Return this stream written to the repartition topic ``<name>-repartition`` and read back.
 
         Raises:
             TopologyError: a serde is not known.
@@ -124,7 +124,7 @@ class StreamHandle:
         return replace(self, node=source, key_serde=key, value_serde=value, repartition_required=False)
 
     def repartitioned(self, name: str | None, key_serde: SerdeLike | None, value_serde: SerdeLike | None) -> Self:
-        """``through_topic`` for the records that have a key."""
+        """Return ``through_topic`` of the records that have a key."""
         name = name or self.graph.new_name("KSTREAM-REPARTITION-")
         self.graph.check_unread(f"{name}-repartition")
         # Not numbered, as the names of stores are, by which a job finds its state.

@@ -97,7 +97,7 @@ def _join_with_itself(
 def _together(
     left: StreamHandle, right: StreamHandle, joined: StreamJoined, join_type: JoinType
 ) -> tuple[StreamHandle, StreamHandle]:
-    """Both inputs with equal keys together; a stream that is joined with itself stays one stream."""
+    """Return both inputs with equal keys together; a stream that is joined with itself stays one stream."""
     names = [None if joined.name is None else f"{joined.name}-{side}" for side in ("left", "right")]
     moved = left.together(names[0], joined.key_serde, joined.value_serde, keep_null_keys=join_type.keeps(Side.LEFT))
     if right is left:

@@ -96,7 +96,7 @@ class TableHandle(ABC):
 
     @abstractmethod
     def send_olds(self, *, force: bool) -> bool:
-        """Have it send the value before each update; with ``force`` it gets a store if it needs one for that.
+        """Make it send the value before each update; with ``force`` it gets a store if it needs one for that.
 
         Returns:
             Whether it does.
@@ -104,10 +104,10 @@ class TableHandle(ABC):
 
     @abstractmethod
     def copied(self, copies: TableCopies) -> "TableHandle":
-        """This table in other tasks, where its rows and its updates are the same."""
+        """Return this table in other tasks, where its rows and its updates are the same."""
 
     def as_stream(self) -> StreamHandle:
-        """Its updates as a stream."""
+        """Return its updates as a stream."""
         return StreamHandle(self.graph, self.node, self.key_serde, self.value_serde)
 
 
@@ -291,7 +291,7 @@ def mapped(
     value_serde: SerdeLike | None,
     name: str | None,
 ) -> DerivedTable:
-    """Each value replaced by the result of ``mapper``, which never sees a missing one."""
+    """Return the table with each value replaced by the result of ``mapper``, which never sees a missing one."""
     operation = MapTableValues(keyed_mapper(mapper))
     return _derived(table, "KTABLE-MAPVALUES-", operation, materialized, value_serde or table.value_serde, name)
 
@@ -303,7 +303,7 @@ def transformed(
     value_serde: SerdeLike | None,
     name: str | None,
 ) -> DerivedTable:
-    """Each value replaced by the result of ``transformer``, which sees missing ones too."""
+    """Return the table with each value replaced by the result of ``transformer``, which sees missing ones too."""
     operation = TransformTableValues(transformer)
     return _derived(table, "KTABLE-TRANSFORMVALUES-", operation, materialized, value_serde or table.value_serde, name)
 

@@ -68,7 +68,7 @@ class TableTableResult(StoredTable):
         return ValueGetterFactory((*left.stores, *right.stores), make)
 
     def send_olds(self, *, force: bool) -> bool:
-        """Old results are computed from the sides' old values, so both sides must send them."""
+        """Make both sides send old values, of which old results are made; not for a complete history."""
         if self.complete and self.config.store is None:
             if not force:
                 return False

@@ -176,7 +176,7 @@ def in_order(batches: Sequence[Batch]) -> Batch:
 
 
 def _filled(columns: Sequence[tuple[list[Any] | None, int]], default: Any) -> list[Any] | None:
-    """Columns of batches as one, with ``default`` where a batch has none; None where no batch has one."""
+    """Return columns of batches as one, with ``default`` where a batch has none; None where no batch has one."""
     if all(column is None for column, _ in columns):
         return None
     return list(chain.from_iterable([default] * size if column is None else column for column, size in columns))

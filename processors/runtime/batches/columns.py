@@ -152,7 +152,7 @@ def put_in_order(runs: Sequence[Records]) -> Records:
 
 
 def _laid_end_to_end(runs: Sequence[Records]) -> Columns | None:
-    """All runs as columns without positions; None if one is objects, their types differ, or they are too large."""
+    """Return all runs as columns without positions; None if one has objects, types differ, or they are too large."""
     columns = [run for run in runs if isinstance(run, Columns)]
     types = {(run.keys.type, run.values.type, None if run.olds is None else run.olds.type) for run in columns}
     if len(columns) < len(runs) or len(types) > 1:
@@ -205,7 +205,7 @@ def nulls(size: int, type_: Any) -> Array:
 
 
 def spread(counts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Each position as often as its count says, and how often it has come before.
+    """Return each position as often as its count says, and how often it has come before.
 
     >>> [column.tolist() for column in spread(np.array([2, 0, 3]))]
     [[0, 0, 2, 2, 2], [0, 1, 0, 1, 2]]

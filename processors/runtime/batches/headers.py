@@ -20,7 +20,7 @@ _NONE: Final = -1
 
 
 def as_headers(pairs: Iterable[tuple[str, bytes | None]]) -> Headers:
-    """Headers as a user gives them.
+    """Return headers as tuples, from the pairs that a user gives.
 
     Raises:
         TypeError: one is not a pair of a text and bytes or None.

@@ -35,7 +35,7 @@ class Combiner(ABC):
 
     @abstractmethod
     def combine(self, records: pa.Table) -> pa.Table | None:
-        """One partial aggregate for each of ``keys``, in any order.
+        """Return one partial aggregate for each of ``keys``, in any order.
 
         Args:
             records: records for which there are ``keys``.

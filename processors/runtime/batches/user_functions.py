@@ -60,7 +60,7 @@ class ColumnFunction(RowFunction):
 
 
 def _array(values: Sequence[Any], type_: pa.DataType | None) -> Array:
-    """Objects as an array of that type."""
+    """Return objects as an array of that type."""
     if isinstance(type_, PhysicalRowType):
         return PhysicalRowType.of(from_physical(values, type_.storage_type))
     return pa.array(values, type_)

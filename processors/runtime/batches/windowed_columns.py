@@ -63,7 +63,7 @@ class WindowedArray(pa.ExtensionArray):  # type: ignore[type-arg]
 
 
 def windowed_keys(keys: Any, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> WindowedArray:
-    """Keys, an Arrow array, with the starts and ends of their windows."""
+    """Return keys, an Arrow array, with the starts and ends of their windows."""
     kind: Any = WindowedType(keys.type)
     storage = pa.StructArray.from_arrays([keys, pa.array(starts), pa.array(ends)], fields=list(kind.storage_type))
     made: Any = pa.ExtensionArray.from_storage(kind, storage)

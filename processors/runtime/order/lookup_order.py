@@ -277,7 +277,7 @@ class _Input:
 
 
 def _ranks(inputs: Sequence[_Input]) -> dict[str, int]:
-    """Places in which, as far as possible, each input comes before those that look up what it puts."""
+    """Return places in which, as far as possible, each input comes before those that look up what it puts."""
     ranks: dict[str, int] = {}
     waiting = list(inputs)
     while waiting:

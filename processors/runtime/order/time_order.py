@@ -86,7 +86,7 @@ def _taken(
     owners: npt.NDArray[np.intp],
     positions: npt.NDArray[np.int64] | None,
 ) -> Iterator[tuple[str, _Run]]:
-    """Runs: which records, laid end to end, in which queues, and which positions they get, if any."""
+    """Yield runs: their records, laid end to end, in their queues, and the positions that they get, if any."""
     starts = list(accumulate((len(run) for _, run in waiting), initial=0))
     at = 0
     for i, count in runs_of(owners):
@@ -169,7 +169,7 @@ def reached_by_key(times: npt.NDArray[np.int64], keys: npt.NDArray[np.integer[An
 
 
 def _ranks(times: _Integers, keys: int) -> tuple[_Integers, Callable[[_Integers], _Integers]]:
-    """Small numbers that compare as the times do, and what gives times for them; for so many keys beside each other."""
+    """Return small numbers in the order of times, for so many keys beside each other, and a function back to times."""
     earliest = int(times.min())
     if (int(times.max()) - earliest + 1) * keys <= _LARGEST:
         return times - earliest, lambda ranks: ranks + earliest
@@ -203,7 +203,7 @@ def owners_of(order: npt.NDArray[np.int64], sizes: Sequence[int]) -> npt.NDArray
 
 
 def runs_of(owners: npt.NDArray[np.intp]) -> Iterator[tuple[int, int]]:
-    """Each run of equal owners: the owner and the run's length.
+    """Yield each run of equal owners: the owner and the run's length.
 
     >>> list(runs_of(np.array([0, 0, 1, 1, 0])))
     [(0, 2), (1, 2), (0, 1)]

@@ -105,7 +105,7 @@ class SubscriptionReceive(Operator):
         self._store.put_many(list(kept), list(kept.values()))
 
     def _found(self, keys: Mapping[bytes, Any], wanted: Iterable[bytes]) -> dict[bytes, tuple[bytes | None, int]]:
-        """For foreign keys the value's bytes and its time; None and any time if there is none.
+        """Return the value's bytes and time for each foreign key; None and any time if there is none.
 
         Args:
             keys: the keys by their bytes.

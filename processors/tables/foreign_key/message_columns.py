@@ -183,7 +183,7 @@ def _read_messages(version: int, kinds: int, messages: Array) -> Messages:
 
 
 def _fixed(rows: Bytes) -> Array:
-    """Rows of bytes as a column of byte strings."""
+    """Return rows of bytes as a column of byte strings."""
     width = rows.shape[1]
     whole: Any = np.ascontiguousarray(rows)
     buffer = pa.py_buffer(whole)

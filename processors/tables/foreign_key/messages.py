@@ -220,7 +220,7 @@ def left_row_bytes(names_foreign: bool, hash_: bytes, value: bytes) -> bytes:
 
 
 def read_subscriptions(messages: Sequence[bytes]) -> Iterator[tuple[bytes | None, int, bytes]]:
-    """Hash, instruction and primary key of each subscription, as ``Subscription.from_bytes`` reads them."""
+    """Yield hash, instruction and primary key of each subscription, as ``Subscription.from_bytes`` reads them."""
     for data in messages:
         if len(data) >= _HASH_END and data[0] == 0 and data[1] in _INSTRUCTIONS:
             yield data[2:_HASH_END], data[1], data[_HASH_END:]
@@ -229,7 +229,7 @@ def read_subscriptions(messages: Sequence[bytes]) -> Iterator[tuple[bytes | None
 
 
 def read_responses(messages: Sequence[bytes]) -> Iterator[tuple[bytes | None, int, bytes]]:
-    """Hash, content and foreign value of each response, as ``Response.from_bytes`` reads them."""
+    """Yield hash, content and foreign value of each response, as ``Response.from_bytes`` reads them."""
     for data in messages:
         if len(data) >= _HASH_END and data[0] == RESPONSE_VERSION and data[1] in _CONTENTS:
             yield data[2:_HASH_END], data[1], data[_HASH_END:]

@@ -50,7 +50,7 @@ def murmur3_128(data: bytes) -> bytes:
 
 
 def murmur3_128_many(values: Sequence[bytes]) -> list[bytes]:
-    """``murmur3_128`` of many values, in their order; quicker together if they are more than a few.
+    """Return ``murmur3_128`` of many values, in their order; quicker together if they are more than a few.
 
     >>> murmur3_128_many([b"hello"] * 20)[19].hex()
     '30bfb4f39919e764566aea857401d1c6'
@@ -66,7 +66,7 @@ def murmur3_128_many(values: Sequence[bytes]) -> list[bytes]:
 def murmur3_128_of(
     data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.uint8]:
-    """``murmur3_128`` of many values that lie in ``data``: 16 bytes for each, in their order.
+    """Return ``murmur3_128`` of many values that lie in ``data``: 16 bytes for each, in their order.
 
     Args:
         data: the bytes of all values.
@@ -86,7 +86,7 @@ def murmur3_128_of(
 def _hashed(
     words: npt.NDArray[np.uint64], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.uint64]:
-    """Two numbers for each value; the values come longest first."""
+    """Return two numbers for each value; the values come longest first."""
     h1 = np.full(len(starts), _SEED, np.uint64)
     h2 = h1.copy()
     whole = lengths // 16

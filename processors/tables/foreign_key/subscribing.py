@@ -130,7 +130,7 @@ class SubscriptionSend(Operator):
         news: Sequence[Any],
         data: Sequence[bytes | None],
     ) -> None:
-        """``_send`` for so many rows that their messages are quicker as columns."""
+        """Send as ``_send`` does, for so many rows that their messages are quicker as columns."""
         raw_keys: Any = pa.array(self._key_serde.serialize_many(batch.keys), pa.binary())
         raw_olds, raw_news = (self._serialized(column) for column in (olds, news))
         positions = None if batch.positions is None else np.array(batch.positions, np.int64)
@@ -138,7 +138,7 @@ class SubscriptionSend(Operator):
         self._forward_columns(serdes, rows, raw_keys, raw_olds, raw_news)
 
     def _serialized(self, foreign_keys: Sequence[Any]) -> Array:
-        """Foreign keys as a column of bytes, null where they are None."""
+        """Return foreign keys as a column of bytes, null where they are None."""
         data = self._foreign_serde.serialize_many([key for key in foreign_keys if key is not None])
         return pa.array(column_of(data, foreign_keys), pa.binary())
 

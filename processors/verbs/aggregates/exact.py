@@ -20,7 +20,7 @@ def count(column: object | None = None, *, where: object | None = None) -> Aggre
 
 @fitted
 def count_if(condition: object) -> AggregateCall:
-    """For how many rows a condition is true: ``count(where=condition)``; never null."""
+    """Return for how many rows a condition is true: ``count(where=condition)``; never null."""
     if condition is None:
         raise InvalidArgumentError(
             "count_if is of a condition, and was given None; give one, such as \"status = 'paid'\""
@@ -99,7 +99,7 @@ def covar_pop(column: object, other: object, *, where: object | None = None) -> 
 
 @fitted
 def corr(column: object, other: object, *, where: object | None = None) -> AggregateCall:
-    """Pearson's correlation coefficient of the rows that have both values, from -1 to 1.
+    """Return Pearson's correlation coefficient of the rows that have both values, from -1 to 1.
 
     It is null if at most one row has both, and if all values of a column are equal. All else is as in ``covar_samp``.
     """
@@ -237,7 +237,7 @@ def percentile(column: object, percentage: float, *, where: object | None = None
 
 @fitted
 def median(column: object, *, where: object | None = None) -> AggregateCall:
-    """``percentile`` with the share 0.5."""
+    """Return ``percentile`` with the share 0.5."""
     return percentile(column, 0.5, where=where)
 
 
@@ -258,7 +258,7 @@ def last(column: object, *, ignore_nulls: bool = False, where: object | None = N
 
 @fitted
 def any_value(column: object, *, ignore_nulls: bool = False, where: object | None = None) -> AggregateCall:
-    """Some value: that of ``first``, so that it is the same however rows come."""
+    """Return some value: that of ``first``, so that it is the same however rows come."""
     return first(column, ignore_nulls=ignore_nulls, where=where)
 
 

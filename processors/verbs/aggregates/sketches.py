@@ -23,7 +23,7 @@ MOST_TRACKED: Final = 1_000_000
 def approx_count_distinct(
     column: object, relative_error: float = 0.05, *, where: object | None = None
 ) -> AggregateCall:
-    """About how many different values there are besides null; never null. Needs the package ``datasketches``.
+    """Return about how many different values there are besides null; never null. Needs the package ``datasketches``.
 
     Args:
         column: what is counted.
@@ -105,7 +105,7 @@ def kll_sketch_agg(column: object, k: int = 200, *, where: object | None = None)
 
 @fitted
 def approx_percentile(column: object, percentage: float, k: int = 200, *, where: object | None = None) -> AggregateCall:
-    """About the least value up to which a share of the values is that are not null; null if there are none.
+    """Return about the least value up to which a share of the values is that are not null; null if there are none.
 
     Numbers give float64: one of the values, or of integers and decimals the float64 next to it. NaN does not count. Up
     to ``k`` values it is exact; beyond that, it depends on chance which values are kept. ``percentile`` is exact, and

@@ -29,7 +29,7 @@ class Chosen(AggregateFunction):
 
     @abstractmethod
     def chosen(self, values: Array, times: Array) -> Array:
-        """Of which rows, by a boolean for each."""
+        """Return a boolean for each row: whether it is chosen."""
 
     def given(self, values: Array) -> Array:
         """Return the function's input from the values of chosen rows."""

@@ -25,7 +25,7 @@ _LEAST: Final = np.iinfo(np.int64).min
 
 
 def ranks_of(values: Array) -> Integers:
-    """Numbers that are ordered as values are that are not null, and equal where these are; -0.0 is less than 0.0."""
+    """Return numbers that are ordered, and equal, as values are that are not null; -0.0 is less than 0.0."""
     if not pa.types.is_nested(values.type):
         return _scalar_ranks(values)
     # Zeros count once all else is equal.
@@ -99,7 +99,7 @@ def _signs(values: Array) -> Integers:
 
 
 def _ranks(values: Array, leaves: Ranks) -> Integers:
-    """From 0 on, the ranks of values by those of what is in them that is not nested; null comes first."""
+    """Return the ranks of values, from 0 on, by the ranks of their parts that are not nested; null comes first."""
     there = present(values)
     ranks = np.zeros(len(values), np.int64)
     ranks[there] = _present_ranks(values.drop_null(), leaves) + 1
@@ -116,7 +116,7 @@ def _present_ranks(values: Array, leaves: Ranks) -> Integers:
 
 
 def _dense(columns: Sequence[npt.NDArray[Any]], size: int = 0) -> Integers:
-    """Numbers from 0 on that are ordered as rows are of columns of which the first ones decide first."""
+    """Return numbers from 0 on in the order of rows of columns, of which the first ones decide first."""
     if not columns:
         return np.zeros(size, np.int64)
     order = np.lexsort(columns[::-1])

@@ -51,7 +51,7 @@ def counted(values: Array, groups: Integers, size: int) -> Integers:
 
 
 def added(states: Array, values: Array, groups: Integers, lowest: int, highest: int) -> Array:
-    """Each group's sum of integers, with all values in between; null if there is no value.
+    """Return each group's sum of integers, with all values in between; null if there is no value.
 
     Args:
         states: int64, the sum before for each group, or null.
@@ -72,7 +72,7 @@ def added(states: Array, values: Array, groups: Integers, lowest: int, highest: 
 
 
 def added_wide(states: Array, values: Array, groups: Integers, highest: int) -> Array:
-    """Each group's sum of integers of up to 128 bits; null if there is no value.
+    """Return each group's sum of integers of up to 128 bits; null if there is no value.
 
     Args:
         states: ``WHOLE``, the sum before for each group, or null.
@@ -110,7 +110,7 @@ def halves_of(values: Array) -> Integers:
 
 
 def _with_carries(sums: Integers, numbers: Integers, groups: Integers) -> Integers:
-    """Halves with the halves of other integers added to them: by 32 bits, which then have room for what is carried."""
+    """Return halves with the halves of other integers added: by 32 bits, which have room for what is carried."""
     digits, more = _digits(sums), _digits(numbers)
     carried = np.zeros(len(sums), np.int64)
     for place, (digit, added_to_it) in enumerate(zip(digits, more, strict=True)):
@@ -130,28 +130,28 @@ def _digits(halves: Integers) -> list[Integers]:
 
 
 def _wide_size(halves: Integers) -> int:
-    """No absolute value of these integers is greater."""
+    """Return a number that no absolute value of these integers exceeds."""
     if (halves[:, 1] == halves[:, 0] >> 63).all():
         return _size(halves[:, 0])
     return max(int(halves[:, 1].max()) + 1, -int(halves[:, 1].min())) << 64
 
 
 def totals(numbers: Array, groups: Integers, size: int) -> Array:
-    """Each group's sum of counts, int64; 0 where there is none."""
+    """Return each group's sum of counts, int64; 0 where there is none."""
     sums = np.zeros(size, np.int64)
     np.add.at(sums, groups, integers(numbers))
     return pa.array(sums)
 
 
 def chained(states: Array, values: Array, groups: Integers) -> tuple[Array, Integers]:
-    """States, as the first values of their groups, and then the values that are not null, with their groups."""
+    """Return states, as first values of their groups, then the values that are not null, and the groups of all."""
     before, after = present(states), present(values)
     numbers = np.concatenate([np.flatnonzero(before), groups[after]])
     return pa.concat_arrays([states.filter(pa.array(before)), values.filter(pa.array(after))]), numbers
 
 
 def picked(values: Array, ranks: Integers, groups: Integers, size: int, *, greatest: bool, last: bool) -> Array:
-    """One value of each group; null where there is none.
+    """Return one value of each group; null where there is none.
 
     Args:
         values: the values.
@@ -178,7 +178,7 @@ def listed(lists: Array) -> tuple[Array, Integers]:
 
 
 def lists_of(elements: Array, lengths: Integers, type_: pa.DataType, *, nullable: bool = True) -> Array:
-    """Lists of so many elements; null instead of an empty one, where that may be."""
+    """Return lists of so many elements; null instead of an empty one, where that may be."""
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     return around(elements, type_, len(lengths), [validity(lengths == 0) if nullable else None, buffer(offsets)])
@@ -191,7 +191,7 @@ def joined_lists(
     most: int,
     longer: Longer,
 ) -> Array:
-    """Lists of floats with the floats of their groups behind them, in their order; null where there is nothing.
+    """Return lists of floats with the floats of their groups behind them, in their order; null where there is nothing.
 
     Args:
         states: a list of float64 for each group, or null.
@@ -219,7 +219,7 @@ def _rebuilt(
     most: int,
     longer: Longer,
 ) -> tuple[npt.NDArray[np.float64], Integers]:
-    """Floats of lists, and their lengths, with those lists replaced that would be too long."""
+    """Return floats of lists, and their lengths, with those lists replaced that would be too long."""
     ends = np.cumsum(lengths)
     pieces, done = [], 0
     lengths = lengths.copy()

@@ -71,7 +71,7 @@ class Entries(AggregateFunction):
         return self._latest(states, groups, nothing, np.empty(0, np.int64), size)
 
     def _latest(self, states: Array, owners: Integers, rows: list[Array], groups: Integers, size: int) -> Array:
-        """Of entries in states of some groups, then of rows, the latest of each key; null where there is none."""
+        """Return, of entries in groups' states, then of rows, the latest of each key; null where there is none."""
         kept, lengths = zip(*map(listed, states.flatten()), strict=True)
         times, keys, values = map(pa.concat_arrays, zip(kept, rows, strict=True))
         numbers, ranks = np.concatenate([owners.repeat(lengths[0]), groups]), ranks_of(keys)

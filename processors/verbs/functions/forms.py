@@ -83,7 +83,7 @@ def _check_scalar(path: str, type_: pa.DataType) -> None:
 
 
 def _fields(path: str, type_: pa.StructType) -> list[tuple[str, pa.DataType]]:
-    """Path and type of each field."""
+    """Return path and type of each field."""
     if any(field.metadata and _VARIANT in field.metadata for field in type_):
         raise refusal(path, type_, "variants cannot be compared")
     return [(f"{path}.{field.name}", field.type) for field in type_]

@@ -280,7 +280,7 @@ def _extreme(path: str, type_: pa.DataType, before: Callable[[Any, Any], bool]) 
 
 
 def _less(value: float, other: float) -> bool:
-    """Of zeros, -0.0 is less, so that it makes no difference which of them came first."""
+    """Return whether a value is less; of zeros, -0.0 is less, so that it makes no difference which came first."""
     return value < other or isnan(other) or (value == other and copysign(1, value) < copysign(1, other))
 
 

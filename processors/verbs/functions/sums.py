@@ -222,7 +222,7 @@ class FloatSum(Sum):
 
 
 def _fewest(values: list[float]) -> list[float]:
-    """As few floats as can be, with the same exact sum, from the least to the greatest; changes ``values``."""
+    """Return as few floats as can be, with the same exact sum, from the least to the greatest; changes ``values``."""
     parts: list[float] = []
     while part := _rounded(values):
         if not isfinite(part):
@@ -275,7 +275,7 @@ class Average(AggregateFunction):
         return self._states(totals(counts, groups, size), self.of.merge_columns(sums, groups, size))
 
     def _states(self, counts: Array, sums: Array) -> Array:
-        """States of counts and sums; null where nothing was counted."""
+        """Return states of counts and sums; null where nothing was counted."""
         fields: Any = list(cast(pa.StructType, self.state_type))
         return pa.StructArray.from_arrays([counts, sums], fields=fields, mask=pc.equal(counts, 0))
 

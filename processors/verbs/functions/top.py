@@ -86,7 +86,7 @@ def _ranked(orders: Array, rows: Array, owners: Integers) -> Integers:
 
 
 def _ranks(column: Array) -> Integers:
-    """Numbers that are ordered as bytes are, and equal where these are."""
+    """Return numbers that are ordered, and equal, as bytes are."""
     ranks: Integers = pc.rank(column, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
     return ranks
 
@@ -120,6 +120,6 @@ def _first(
 
 
 def _rows_in(states: Any, keys: Integers) -> tuple[list[Array], Integers]:
-    """Orders and rows of states, and for each the number of its key, which are given for the states."""
+    """Return orders and rows of states, and the number of each one's key; ``keys`` has them by state."""
     (orders, counts), (rows, _) = map(listed, states.storage.flatten())
     return [orders, rows], keys.repeat(counts)

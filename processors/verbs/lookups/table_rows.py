@@ -96,7 +96,7 @@ class TableRows:
         return _Held(version, parts, SortedVersions(VersionRows.joined(rows)))
 
     def _nothing(self) -> VersionRows:
-        """No rows."""
+        """Return no rows."""
         none, numbers = pa.array([], pa.binary()), np.zeros(0, np.int64)
         return VersionRows(none, none, numbers, None if self.packed.order is None else none, numbers)
 

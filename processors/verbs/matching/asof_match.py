@@ -138,7 +138,7 @@ class _Walk:
         self.winner = self._winner()
 
     def candidates(self, right: Telling) -> Iterator[Candidate]:
-        """All versions and deletes, each with why it is the match or not."""
+        """Yield all versions and deletes, each with why it is the match or not."""
         winner, why = self.winner
         for one in self._kept.outdone:
             yield right.stored(one, "another row of its key and time counts")
@@ -193,7 +193,7 @@ class _Walk:
         return "valid at the time of the row" if self._rule.exact else "valid just before the row"
 
     def _nothing(self) -> str:
-        """Why there is no version at all."""
+        """Return why there is no version at all."""
         if not self._rows:
             return f"{'the state' if self._kept.version is None else 'the table'} has no version of its key"
         if self._before.passed or self._after.passed:

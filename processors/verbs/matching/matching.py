@@ -68,7 +68,7 @@ class Matching(ABC):
 
     @abstractmethod
     def explain(self, asked: Asked, retained: Retained) -> MatchExplanation:
-        """Why a row has the match that it has, by what is retained."""
+        """Explain why a row has the match that it has, by what is retained."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Telling:
 
 
 def instant(time: int, type_: pa.DataType) -> datetime:
-    """Microseconds as a time of a type of ``Verb``."""
+    """Return microseconds as a time of a type of ``Verb``."""
     found: datetime = pa.scalar(time, pa.int64()).cast(type_).as_py()
     return found
 

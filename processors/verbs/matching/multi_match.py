@@ -62,7 +62,7 @@ class MultiMatching(Matching):
         return retained.of_key(role, side.key)
 
     def _joined(self, there: Mapping[str, bool]) -> dict[str, bool]:
-        """Of which sides the result has a row, by those of which there is one."""
+        """Return, by side, whether the result shows its row, from whether there is one."""
         shown = shown_sides([np.array([one]) for one in there.values()], self.types)
         return {role: bool(one[0]) for role, one in zip(there, shown, strict=True)}
 

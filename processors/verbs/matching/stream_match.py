@@ -93,7 +93,7 @@ class StreamMatching(Matching):
         return int(back[0]), int(ahead[0])
 
     def _why(self, behind: int, before: int, after: int) -> str:
-        """Why a right row that is so much older than the left one is no match; nothing if it is one."""
+        """Return why a right row that is so much older than the left one is no match; nothing if it is one."""
         if before + after < 0:
             return "the bounds of the left row hold nothing"
         if behind > before:

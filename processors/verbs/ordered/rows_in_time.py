@@ -141,7 +141,7 @@ class RowsInTime(Operator):
 
 
 def as_columns(batch: Batch) -> Columns:
-    """Records whose keys and values are bytes as columns."""
+    """Return records whose keys and values are bytes as columns."""
     keys, values = (pa.array(column, pa.binary()) for column in (batch.keys, batch.values))
     return Columns(keys, values, np.asarray(batch.timestamps, np.int64))
 

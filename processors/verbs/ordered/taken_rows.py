@@ -136,7 +136,7 @@ class TakenRows:
         return calls.alone(self._keys.take(pa.array(numbers)), [pa.array(times), *columns])
 
     def _counted(self, states: Any) -> Any:
-        """States of rows, each alone: as before any row where a row came before the call."""
+        """Return the state of each row alone; the initial state where a row came before the call."""
         calls, columns = self._calls, states.storage.flatten()
         for number, call in enumerate(calls.aggregated):
             _, counting = self._reached[call]
@@ -165,7 +165,7 @@ class TakenRows:
 
 
 def _around(keys: Integers, times: Integers, within: int) -> tuple[Integers, Integers]:
-    """For each row, the first one of its key that is at most so much earlier, and the last one of its time.
+    """Return, for each row, the first one of its key that is at most so much earlier, and the last one of its time.
 
     Args:
         keys: in ascending order.

@@ -121,7 +121,7 @@ class KeptRows:
         return greatest(found) if found else None
 
     def parts(self) -> Iterator[pa.Table]:
-        """All rows, some after the other: their columns, ``TIME`` in microseconds, and whether they are ``DELETED``.
+        """Yield all rows, some at a time: their columns, ``TIME`` in microseconds, and whether they are ``DELETED``.
 
         Of a row that is deleted there are the columns of the key; the others are null.
 
@@ -141,7 +141,7 @@ class KeptRows:
         return [OldRows(self.storage, manifest, store.name, store.kind) for manifest in self.manifests]
 
     def _table(self, keys: RecordKeys, packed: Array, values: Array) -> pa.Table:
-        """Rows of the store as columns."""
+        """Return rows of the store as columns."""
         kept = self.side.kept
         if kept is Kept.VERSIONS:
             times = time_at(packed, -TIME_SIZE)

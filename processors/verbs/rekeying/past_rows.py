@@ -68,7 +68,7 @@ class PastRows:
     places: tuple[int, ...]
 
     def sent(self, records: pa.Table) -> pa.Table:
-        """Packed rows as ``PAST_SCHEMA``: keys, values, times and, where something has, what decides among equals."""
+        """Return packed rows as ``PAST_SCHEMA``: keys, values, times and, if needed, what decides among equals."""
         keys = records["key"].combine_chunks()
         place: Any = records[PLACE] if PLACE in records.column_names else pa.array(np.arange(records.num_rows))
         tasks = [f"{self.store.subtopology}_{partition}" for partition in range(self.partitions)]

@@ -41,5 +41,5 @@ def kept_pairs(left: Array, right: Array) -> Array:
 
 
 def are_complete(keys: Array, joined: Array) -> Array:
-    """In which of the pairs there is a right row."""
+    """Return a mask of the pairs with a right row."""
     return joined.storage.field("right").is_valid()

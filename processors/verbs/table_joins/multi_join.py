@@ -65,7 +65,7 @@ def multi_join(
 
 
 def _terms(tables: Sequence[str], types: Sequence[JoinType], null_safe: bool) -> dict[str, Term]:
-    """On what the rows of the stores depend: with other tables, or joined otherwise, results that are out are wrong."""
+    """Return the terms of the stores' rows: with other tables, or other joins, results that are out would be wrong."""
     return {TABLES: Written(tables), "how": how_written(tables, types), **null_safety(null_safe)}
 
 

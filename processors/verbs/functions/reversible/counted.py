@@ -66,7 +66,7 @@ class Counted(StatefulFunction):
 
     @abstractmethod
     def keys(self, values: Array, times: Array) -> Array:
-        """Bytes that compare as values do, and are equal where these count as one; null where a row does not count."""
+        """Return bytes that compare, and are equal, as values count; null where a row does not count."""
 
     @abstractmethod
     def rows(self, values: Array, times: Array) -> Array:

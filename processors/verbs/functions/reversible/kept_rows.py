@@ -59,7 +59,7 @@ class ReversibleRows(Reversible):
 
 
 def _counted(state: Any, row: bytes, sign: int) -> Any:
-    """Kept rows with a row once more, or once less."""
+    """Return kept rows with a row once more, or once less."""
     rows, counts = [[], []] if state is None else state
     place = bisect_left(rows, row)
     if place == len(rows) or rows[place] != row:

@@ -31,7 +31,7 @@ class Units(NamedTuple):
 
 
 def weighed_sums(values: Array, groups: Integers, signs: Integers, size: int) -> Units:
-    """Each group's sum of numbers, each as often as its sign says.
+    """Return each group's sum of numbers, each as often as its sign says.
 
     Args:
         values: finite floats, integers, times or decimals, none of which is null.
@@ -68,7 +68,7 @@ def summed(bits: int, data: bytes, more_bits: int, more: int) -> tuple[int, byte
 
 
 def _floats(numbers: npt.NDArray[np.float64]) -> tuple[Integers, Integers, int]:
-    """Odd whole numbers, by which power of two each is greater than the unit, and the bits of that."""
+    """Return odd whole numbers, the powers of two by which they exceed the unit, and the bits of the unit."""
     mantissas, exponents = np.frexp(numbers)
     wholes = np.ldexp(mantissas, _MANTISSA).astype(np.int64)
     zeros = np.frexp((wholes & -wholes).astype(np.float64))[1].astype(np.int64) - 1
@@ -80,7 +80,7 @@ def _floats(numbers: npt.NDArray[np.float64]) -> tuple[Integers, Integers, int]:
 
 
 def _shifted(wholes: Integers, shifts: Integers) -> list[Integers]:
-    """Three digits of each number, whose sign all of them have, from the digit on that its shift reaches."""
+    """Return three digits of each number, all with its sign, from the digit on that its shift reaches."""
     sizes, within = np.abs(wholes), shifts % _DIGIT
     low, high = (sizes & _LOW) << within, (sizes >> _DIGIT) << within
     signs = np.sign(wholes)
@@ -88,7 +88,7 @@ def _shifted(wholes: Integers, shifts: Integers) -> list[Integers]:
 
 
 def _added(digits: list[Integers], firsts: Integers, groups: Integers, signs: Integers, size: int) -> list[int]:
-    """Each group's sum of numbers of digits, of which the first one has its place in ``firsts``."""
+    """Return each group's sum of numbers of digits, of which the first one has its place in ``firsts``."""
     width = int(firsts.max()) + len(digits)
     totals: Any = np.zeros(size * width, np.int64)
     for place, digit in enumerate(digits):

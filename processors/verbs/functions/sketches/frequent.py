@@ -162,7 +162,7 @@ class AccumulatedTopK(ApproxTopK):
 
 
 def _tagging(library: Any, tag: int, form: str) -> Any:
-    """Writes items as Spark writes numbers of less than 8 bytes: behind a byte that tells their type."""
+    """Return a serde that writes items as Spark writes numbers below 8 bytes: behind a byte that tells their type."""
 
     class Tagging(library.PyObjectSerDe):  # type: ignore[misc]
         def get_size(self, item: Any) -> int:

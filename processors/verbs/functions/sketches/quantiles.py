@@ -176,7 +176,7 @@ def bind_kll_sketch(path: str, type_: pa.DataType, *, k: int) -> AggregateFuncti
 
 
 def bind_approx_percentile(path: str, type_: Any, *, percentage: float, k: int) -> ApproxPercentile:
-    """About a percentile of a column of that type.
+    """Return the function that estimates a percentile of a column of that type.
 
     Raises:
         ConfigurationError: such values have none, or datasketches is not installed.

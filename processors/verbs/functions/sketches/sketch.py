@@ -104,7 +104,7 @@ class Sketched(AggregateFunction):
         return pa.array(made, pa.binary())
 
     def comparable(self, values: Array) -> Array:
-        """Values that are not null, as they are equal where they are one item."""
+        """Return values that are not null in a form that is equal where they are one item."""
         return values
 
     def merge(self, left: Any, right: Any) -> Any:
