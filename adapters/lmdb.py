@@ -85,7 +85,7 @@ class translate_errors(ErrorTranslator):
         return BackendError(f"{where} failed: {error}")
 
     def _has_no_room(self) -> bool:
-        """Whether the system refuses bytes beyond the end of the map's file; LMDB reports a short write only as EIO."""
+        """Tell if the system refuses bytes beyond the map file's end; LMDB reports a short write only as EIO."""
         try:
             with TemporaryFile(dir=self._directory) as probe:
                 probe.seek((self._directory / "data.mdb").stat().st_size)
@@ -96,7 +96,7 @@ class translate_errors(ErrorTranslator):
 
 
 def _code(error: lmdb.Error) -> int:
-    """The system's number for ``error``, 0 if it is LMDB's own. Before 2.1 the package gives it in words only."""
+    """Return the system's number for ``error``, 0 if it is LMDB's own. Before 2.1 the package gives it as text only."""
     known = (*FULL, *_BUSY_CODES, errno.EIO, errno.ENOMEM)
     code: int = getattr(error, "code", 0)
     return code or next((code for code in known if os.strerror(code) in str(error)), 0)
@@ -304,7 +304,7 @@ def _apply_one(change: tuple[bytes, bytes | None], transaction: Any) -> None:
 
 
 def _split(changes: Changes) -> tuple[Iterable[tuple[bytes, Any]], list[bytes]]:
-    """What is put, and the keys that are deleted, both in key order."""
+    """Return the pairs to put and the keys to delete, both in key order."""
     keys, deleted = sorted(changes), []
     if None in changes.values():
         deleted = [key for key in keys if changes[key] is None]

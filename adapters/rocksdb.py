@@ -263,7 +263,7 @@ class RocksDbBackend(Backend):
 
 
 def _refused(directory: Path, error: OSError) -> BackendError:
-    """What becomes of an error of the system that rocksdict hands on as it is."""
+    """Return the error to raise for a system error that rocksdict hands on as it is."""
     if _FULL.search(str(error)):
         return StoreFullError(f"RocksDB in {directory} has no room left ({error}); free some space on that file system")
     return BackendError(f"RocksDB in {directory} cannot be used ({error}); see that its files may be read and written")
@@ -293,12 +293,12 @@ def _below(stop: bytes | None) -> rocksdict.ReadOptions | None:
 
 
 class _SharedMemory:
-    """What all directories have together that a process opens with one budget: a cache, and memory tables in it.
+    """The memory shared by all directories that a process opens with one budget: a cache, and memory tables in it.
 
-    Tables have half of it: from seven eighths of that on, the engine writes out tables of whoever writes. Nobody waits
-    for that, because a transaction's write holds up the micro-batch, unless the engine falls so far behind that tables
-    take all of the budget: then ``RocksDbBackend.write`` waits for its own. The engine's way to hold writers up is not
-    used: it would wait for the tables of directories that nobody writes to, and so for ever.
+    Tables have half of it: from seven eighths of that on, the engine writes out tables of the directory that is written
+    to. Nobody waits for that, because a transaction's write holds up the micro-batch, unless the engine falls so far
+    behind that tables take all of the budget: then ``RocksDbBackend.write`` waits for its own. The engine's own way to
+    hold writers up is not used: it would wait for the tables of directories that nobody writes to, and so for ever.
     """
 
     def __init__(self, size: int) -> None:
@@ -316,7 +316,7 @@ class _SharedMemory:
 
     @property
     def taken_by_tables(self) -> bool:
-        """Whether what no cached block has to give up, mostly memory tables, takes all of it."""
+        """True if pinned memory, mostly memory tables, takes all of the budget."""
         return self.cache.get_pinned_usage() > self.size
 
 
@@ -411,11 +411,11 @@ class RocksDbSupplier(BackendSupplier):
 
     @property
     def _shared(self) -> _SharedMemory | None:
-        """What its directories share in this process; None without a budget."""
+        """The memory that its directories share in this process; None without a budget."""
         return _shared_memory(self.memory_budget) if self.memory_budget else None
 
     def engine_options(self) -> rocksdict.Options:
-        """What the engine is opened with."""
+        """Return the options that the engine is opened with."""
         options = rocksdict.Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_block_based_table_factory(self._table_options())

@@ -45,7 +45,7 @@ class Backup:
         return f"{self.name}  {self.copy}, of {self.checkpoint}"
 
     def lines(self) -> Iterator[str]:
-        """What it is."""
+        """Yield the lines that describe the backup."""
         yield str(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class Backup:
         return {"name": self.name, **self.copy.to_dict(), "of": self.checkpoint}
 
     def to_json(self) -> str:
-        """What says in its directory what it has."""
+        """Return the text that is kept in the backup's directory and says what it contains."""
         origin = {"checkpoint": self.checkpoint, "state_dir": self.state_dir}
         return checked_text({"backup": _VERSION, "batch": self.copy.batch, **origin, "files": self.copy.files})
 
@@ -88,7 +88,7 @@ class Backups:
         return [one for one in self._each().values() if isinstance(one, Backup)]
 
     def damaged(self) -> dict[str, CorruptFileError]:
-        """What is wrong with those that were complete and do not say any more what they have, by their names.
+        """Return the errors of backups that were complete and whose description is damaged, by name.
 
         Raises:
             DurabilityError: the storage failed.

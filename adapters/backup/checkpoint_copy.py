@@ -46,7 +46,7 @@ class CheckpointCopy:
     renamed: tuple[str, str] | None = None
 
     def offsets(self, batches: Iterable[int]) -> dict[int, str]:
-        """What the original has read in some micro-batches, as Spark has written it.
+        """Return what the original has read in some micro-batches, as Spark has written it.
 
         Raises:
             ConfigurationError: one of them is not retained, or its sources have names.
@@ -78,7 +78,7 @@ class CheckpointCopy:
             self.files.write(f"{self.new}/{path}", text)
 
     def _notes(self) -> dict[str, str]:
-        """What Millpond has noted beside Spark's files, as it is to be in the copy."""
+        """Return the files that Millpond keeps beside Spark's, by name, as the copy is to have them."""
         found = {name: self.files.read(f"{self.old}/{name}") for name in (SINKS, NOTE) if self._has(name)}
         if SINKS in found and not self.same:  # another query, whose rows no sink has taken yet
             found[SINKS] = json.dumps({**json.loads(found[SINKS]), "query": uuid4().hex})

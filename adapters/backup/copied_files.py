@@ -19,7 +19,7 @@ _CHUNK: Final = 1 << 24
 
 
 class CopiedFiles(Protocol):
-    """What copying a checkpoint needs of file systems. Paths are full; errors are ``DurabilityError``."""
+    """The file operations that copying a checkpoint needs. Paths are full; errors are ``DurabilityError``."""
 
     def qualified(self, path: str) -> str:
         """Return the path as Spark writes it into files: with its scheme, and without a slash at its end."""
@@ -117,6 +117,6 @@ def copy_file(source: Storage, path: str, target: Storage, place: str) -> int:
 
 
 def at_once(copy: Callable[[str], _Result], paths: Iterable[str]) -> list[_Result]:
-    """What comes of copying each of these files, several at the same time."""
+    """Copy several files at the same time; return the results in their order."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(copy, paths))

@@ -26,7 +26,7 @@ _COPYING: Final = "copying"
 
 @dataclass(frozen=True)
 class QueryPlace:
-    """Where a query has its checkpoint and its state: two paths or URIs.
+    """The place of a query: the paths or URIs of its checkpoint and its state.
 
     Attributes:
         checkpoint: its checkpointLocation.
@@ -55,7 +55,7 @@ class QueryPlace:
 
 @dataclass(frozen=True)
 class QueryCopy:
-    """What was copied.
+    """The result of copying a query.
 
     Attributes:
         place: where the copy is.

@@ -22,7 +22,7 @@ from millpond.stores.evolution.record import EvolutionRecord
 
 
 def jobs_of(storage: Storage, manifests: Collection[Manifest]) -> set[str]:
-    """The application ids of the jobs that have made manifests; of verbs, that of the ``Millpond`` that has them.
+    """Return the application ids of the jobs that have made manifests; for verbs, the id of their ``Millpond``.
 
     Raises:
         FormatError: a record is damaged, or of a later release.
@@ -148,11 +148,11 @@ class _Names:
     renamed: tuple[str, str] | None
 
     def of(self, application: str) -> str:
-        """That of an application."""
+        """Return the name that an application has in the copy."""
         return application if self.renamed is None else under(application, *self.renamed) or application
 
     def at(self, path: str) -> str:
-        """Where a file is in the copy."""
+        """Return the path that a file has in the copy."""
         application, _, rest = path.partition("/")
         return f"{self.of(application)}/{rest}"
 

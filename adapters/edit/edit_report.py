@@ -28,7 +28,7 @@ class EditReport:
 
     @classmethod
     def of(cls, edit: Edit) -> Self:
-        """That of an edit whose record is kept."""
+        """Return the report of an edit whose record is kept."""
         history, record = edit.history, edit.record
         assert record.edit is not None, "it was not made by an edit"
         return cls(history.application_id, history.sink, record.generation, record.batch, record.edit)

@@ -47,7 +47,7 @@ class EditedStore:
 
     @classmethod
     def open(cls, view: StoreView, transaction: Transaction) -> Self:
-        """That of a task.
+        """Return the store of a task, open to be edited.
 
         Args:
             view: the store.
@@ -72,7 +72,7 @@ class EditedStore:
         return self.transaction.changes
 
     def staged(self) -> Changes:
-        """What has been changed so far, to be given to ``back_at``."""
+        """Return all changes so far, as ``back_at`` takes them."""
         self.store.flush()
         return dict(self.transaction.changes.items())
 

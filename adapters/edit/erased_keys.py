@@ -119,7 +119,7 @@ class ErasedKeys:
 
     @property
     def too_short(self) -> bool:
-        """Whether there is one of which nothing is long enough to be looked for."""
+        """True if the text of some key is too short to be searched for."""
         return any(len(text.encode()) < SHORTEST for text in self.texts)
 
     @property
@@ -133,13 +133,13 @@ def _escaped(keys: Collection[bytes]) -> set[bytes]:
 
 
 def _packed(views: Sequence[StoreView]) -> dict[str, PackedKeyColumn]:
-    """What reads keys that have columns, by these."""
+    """Return the columns of all packed keys, by their types."""
     keys = [view.form.key for view in views]
     return {str(key.type): key for key in keys if isinstance(key, PackedKeyColumn)}
 
 
 def _part_of(column: PackedKeyColumn, given: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What is given of a key; None if it can be of none of the column's."""
+    """Return the given part of a key, or None if no key of the column can have it."""
     try:
         return column.part(given)
     except ConfigurationError:

@@ -33,7 +33,7 @@ from millpond.stores.evolution.shape import StoreShape
 
 @dataclass(frozen=True)
 class ErasureReport:
-    """What was erased, and where the keys are still found.
+    """The report of an erasure: what was erased, and where the keys are still found.
 
     Attributes:
         edits: what has become of the state of each query; nothing if no key was found anywhere, and none was touched.
@@ -169,9 +169,9 @@ _NONE: Mapping[str, int] = {f"{ERASE} nothing": 0}
 def _is_nowhere(
     inspector: StateInspector, queries: Sequence[InspectedQuery], local_dirs: Sequence[Path], erased: ErasedKeys
 ) -> bool:
-    """Whether nothing of the keys is there, where the state has none of them; no search tells it of parts of keys.
+    """Tell if no trace of the keys is left, where the state has none of them; parts of keys cannot be searched for.
 
-    After an erasure it is never said: that may have been interrupted, and is to go on where it ended.
+    After an erasure the answer is always no: it may have been interrupted, and is to go on where it ended.
     """
     if erased.columns or any(one.record.edit is not None and one.record.edit.erases for one in queries):
         return False

@@ -245,7 +245,7 @@ class StateEditor:
         return before
 
     def key_column(self, view: StoreView) -> KeyColumn:
-        """How keys of a store are given; of timers, those of the rows that ``apply`` reads."""
+        """Return the column of a store's keys; for timers, the key column of the rows that ``apply`` reads."""
         if not holds_timers(view.shape.layout):
             return view.form.key
         column = PackedPlaces.of(self._inspector.storage, view.application_id).key_column(view.name)
@@ -329,7 +329,7 @@ class StateEditor:
             )
 
     def _edit_of(self, number: int, done: Mapping[str, int], at: int) -> Edit | None:
-        """What has become of the state of one query, written; None if nothing has.
+        """Write the changes to the state of one query, and return the edit; None if there are no changes.
 
         All of one commit have the same time, by which ``undo`` knows them.
         """

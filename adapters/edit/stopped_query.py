@@ -1,4 +1,4 @@
-"""Where a query stands that is to be edited."""
+"""The place at which a stopped query stands, before it is edited."""
 
 from functools import partial
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from millpond.stores.evolution.history import Standing
 
 
 class Place(NamedTuple):
-    """Where a query stands.
+    """The place at which a query stands.
 
     Attributes:
         committed: what its checkpoint has; it tells if the query goes on meanwhile.
@@ -21,10 +21,10 @@ class Place(NamedTuple):
 
 
 def place_of(inspector: StateInspector, query: InspectedQuery, batch: int) -> Place:
-    """Where a query stands after its last micro-batch.
+    """Return the place at which a query stands after its last micro-batch.
 
-    The checkpoint's other manifests are not told of, but those that its generation knows: they are of others, which go
-    on as they are and where they are.
+    The place names no other manifests of the checkpoint than those that the query's generation knows: the others are
+    other queries', which go on as they are and where they are.
     """
     committed = Committed(batch, query.held, partial(inspector.checkpoint.chosen, None), query.record.origins)
     return Place(committed, Standing(query.record, dict(query.manifests)))

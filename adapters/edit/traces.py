@@ -1,4 +1,4 @@
-"""Where the bytes of erased keys are still found.
+"""Traces of erased keys: the files in which their bytes are still found.
 
 Rule of this module: it trusts nobody. Every file is read: of Parquet files, which are compressed, all columns of bytes
 and text, and of others the bytes as they are.

@@ -172,7 +172,7 @@ def _option(text: str) -> tuple[str, Any]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """What commas divide, but for those within brackets."""
+    """Yield the parts of a text between commas; commas within brackets do not count."""
     start = depth = 0
     for place, character in enumerate(text):
         depth += (character in "<([") - (character in ">)]")

@@ -1,4 +1,4 @@
-"""Which results of an aggregate no rows can have together.
+"""Rules that the results of aggregates follow; no rows can have results that break them.
 
 Rule of this module: results are compared only where it is known that they are of the same rows, or that one is of all
 the rows that the other one is of.
@@ -17,7 +17,7 @@ from millpond.stores.encoding.rows.schemas import Schemas
 
 
 class Values(NamedTuple):
-    """What a result is of.
+    """The rows and the values that a result is computed from.
 
     Attributes:
         argument: the column or expression, as text; None if rows are counted.
@@ -35,7 +35,7 @@ class Values(NamedTuple):
 
 
 def values_in(history: Schemas) -> dict[str, Values]:
-    """What each result of the newest calls of a history is of."""
+    """Return, by name, what each result of the newest calls of a history is computed from."""
     firsts: dict[int, int] = {}
     for number, columns in enumerate(history.versions):
         for column in columns:

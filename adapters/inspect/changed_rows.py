@@ -1,4 +1,4 @@
-"""Which rows of a store differ between two manifests, read from the durable files.
+"""The rows of a store that differ between two manifests, read from the durable files.
 
 Rule of this module: it compares bytes. Of what they mean it only knows which rows belong to one key, and gives these
 together. Where deltas lead from one manifest to the other, it reads the deltas and looks up what they touch; else it
@@ -62,7 +62,7 @@ class RowsAt:
     kind: StoreKind
 
     def metadata(self) -> dict[bytes, bytes]:
-        """What is kept beside the rows, by its row."""
+        """Return the store's metadata, by its row."""
         return dict(_pairs(self.rows(_METADATA)))
 
     def rows(self, span: Span) -> Iterator[Any]:
@@ -75,7 +75,7 @@ class RowsAt:
         return self.manifest.after(earlier.manifest.commit) if same else None
 
     def touched(self, deltas: tuple[DurableFile, ...], span: Span) -> Iterator[Rows]:
-        """The rows of a span that deltas have changed, in order, with what they hold now: None if they are deleted."""
+        """Yield the rows of a span that deltas have changed, in order, with their present values: None if deleted."""
         return merged_runs(self._runs(replace(self.manifest, snapshot=None, deltas=deltas), span), deletions=True)
 
     def _runs(self, manifest: Manifest, span: Span) -> list[Iterator[Rows]]:
@@ -114,7 +114,7 @@ def all_rows(before: Sequence[RowsAt], after: RowsAt | None, span: Span, belongi
 
 
 class _RowKeys:
-    """Which rows belong to one key: all that only their numbers tell apart, or else each to its own.
+    """The grouping of rows by key: rows that differ only in their numbers are together, any other row is alone.
 
     Args:
         numbered: whether rows end with a number.
@@ -145,7 +145,7 @@ class _RowKeys:
             yield rows, values
 
     def _last_key(self, rows: Sequence[bytes]) -> int:
-        """Where the rows of the last key begin."""
+        """Return the index at which the rows of the last key begin."""
         place = len(rows)
         while place and rows[place - 1].startswith(self.of(rows[-1])):
             place -= 1
@@ -164,7 +164,7 @@ class _RowKeys:
 
 
 def _looked_up(before: RowsAt, touched: Iterator[Rows], keys: _RowKeys) -> Iterator[ChangedRows]:
-    """What the rows were that were touched, and what they are."""
+    """Yield the touched rows that differ, by looking up what they were before."""
     for rows, values in keys.whole(touched):
         wanted = list(dict.fromkeys(map(keys.of, rows)))
         ends = [(key, key) for key in wanted] if len(wanted) <= _ALONE else [(wanted[0], wanted[-1])]
@@ -175,7 +175,7 @@ def _looked_up(before: RowsAt, touched: Iterator[Rows], keys: _RowKeys) -> Itera
 
 
 def _side_by_side(before: Sequence[Iterator[Rows]], after: Iterator[Rows], keys: _RowKeys) -> Iterator[ChangedRows]:
-    """The rows of all sides, from the same key to the same key, where they differ; holds one part of each side."""
+    """Yield the rows that differ between all sides, key by key; one part of each side is in memory."""
     runs = [Run(keys.whole(side)) for side in (*before, after)]
     while ends := [run.last_key for run in runs if run.fill()]:
         bound = keys.last_row(keys.of(min(ends)))

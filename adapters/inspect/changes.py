@@ -95,7 +95,7 @@ def change_parts(before: StoreView, after: StoreView) -> list["ChangePart"]:
 
 
 class _Owner(NamedTuple):
-    """Whose rows are compared, where others were together before.
+    """The partition whose rows are compared, where rows of several were together before.
 
     Attributes:
         shape: the store as it was.
@@ -182,7 +182,7 @@ def _rows_at(part: StorePart, stack: ExitStack) -> RowsAt:
 
 
 def _span(form: StoreForm, selection: Selection) -> Span:
-    """Where the rows that are asked for lie; in segments of time, anywhere."""
+    """Return the span in which the selected rows lie; all data for stores in segments of time."""
     if form.kind.in_segments:
         return ALL_DATA
     ends = (None if key is None else form.key.to_bytes(key) for key in (selection.key_from, selection.key_to))

@@ -27,7 +27,7 @@ OLDER_THAN: Final = "7 days"
 
 
 class Found(NamedTuple):
-    """What a cleaning has found.
+    """The result of a search for leftovers.
 
     Attributes:
         leftovers: durable files first; each says whether it may go.
@@ -77,7 +77,7 @@ class Cleaning:
             )
 
     def found(self, now_ms: int | None = None) -> Found:
-        """What there is.
+        """Return the leftovers that there are, and whether each may be deleted.
 
         Args:
             now_ms: the time, in milliseconds since 1970.
@@ -108,7 +108,7 @@ class Cleaning:
 
 
 def named_by(checkpoint: SparkCheckpoint) -> Named:
-    """What a checkpoint names, which a query may be writing.
+    """Return the manifests that a checkpoint names; a query may be writing to it meanwhile.
 
     Raises:
         FormatError: its state is kept in a way that is not known here.

@@ -59,7 +59,7 @@ class ShownColumn(ABC):
 
     @abstractmethod
     def pack(self, value: Any) -> bytes:
-        """How a value is stored that is given as ``read`` shows it.
+        """Return the bytes that are stored for a value, given as ``read`` shows it.
 
         Raises:
             ConfigurationError, SerdeError: it is no such value, or what is stored is more than what is shown.
@@ -71,7 +71,7 @@ class KeyColumn(ShownColumn):
 
     @abstractmethod
     def to_bytes(self, key: Any) -> bytes:
-        """How a key is stored.
+        """Return the bytes that are stored for a key.
 
         Raises:
             ConfigurationError, SerdeError: it is no such key.
@@ -92,7 +92,7 @@ class SerdeColumn(KeyColumn):
 
     @property
     def _columns(self) -> ColumnSerde | None:
-        """What reads whole columns: of JSON the text, of serdes that Arrow does not know nothing."""
+        """The serde that reads whole columns: JSON is read as text; None for serdes that Arrow does not know."""
         return column_serde(STRING if self._serde is JSON else self._serde)
 
     def read(self, data: Sequence[bytes]) -> Any:

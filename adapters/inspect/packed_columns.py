@@ -30,7 +30,7 @@ GROUP_STATES: Final = "reversible-state-"
 
 
 def of_feed(stores: Iterable[StoreShape]) -> bool:
-    """Whether stores are those of an aggregate of a change feed, or some of them: the one of groups is among them."""
+    """Tell if stores belong to the aggregate of a change feed: the store of groups is among them."""
     return any(store.value_serde.startswith(GROUP_STATES) for store in stores)
 
 
@@ -53,7 +53,7 @@ class PackedKeyColumn(KeyColumn):
 
     @property
     def width(self) -> int:
-        """How many columns a key has."""
+        """The number of a key's columns."""
         return len(self._codec.schema)
 
     def part(self, given: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -121,7 +121,7 @@ class PackedPlaces:
 
     @classmethod
     def of(cls, storage: Storage, application_id: str) -> "PackedPlaces":
-        """What the storage has.
+        """Return the schemas that the storage keeps for an application.
 
         Raises:
             FormatError: they were written by a later release.
@@ -139,7 +139,7 @@ class PackedPlaces:
         )
 
     def __bool__(self) -> bool:
-        """Whether it is the application of a verb."""
+        """Tell if the application is a verb's."""
         return bool(self.keys)
 
     def key_column(self, store: str) -> KeyColumn | None:
@@ -150,7 +150,7 @@ class PackedPlaces:
         return PackedKeyColumn(next(iter(self.keys.values()))) if len(kinds) == 1 else None
 
     def group_keys(self, *, by_sets: bool) -> KeyCodec:
-        """What reads the keys of the groups of a change feed.
+        """Return the codec of the keys of a change feed's groups.
 
         Args:
             by_sets: whether groups are of several sets of columns.
@@ -203,7 +203,7 @@ def packed_of(schema: pa.Schema, given: Any, what: str, pack: Callable[[pa.Table
     """Return a key or row, given as its columns' values in order or by name, as ``pack`` has it.
 
     Raises:
-        ConfigurationError: it has other columns, or values that are none of theirs.
+        ConfigurationError: it has other columns, or values that do not fit them.
     """
     if isinstance(given, Mapping):
         row = dict(given)
@@ -249,7 +249,7 @@ def _column(value: Any, type_: pa.DataType) -> Any:
 
 
 def _is_whole(value: Any, made: Any) -> bool:
-    """Whether a value has lost nothing in what it has become: no fraction of a number, and no field of a struct."""
+    """Tell if a value was converted without loss: no fraction of a number, and no field of a struct."""
     if isinstance(value, float):
         return isinstance(made, float) or value.is_integer()
     if isinstance(value, Mapping) and isinstance(made, Mapping):

@@ -8,7 +8,7 @@ from millpond.stores.encoding.times import Instant
 
 @dataclass(frozen=True)
 class Selection:
-    """Which rows of a store are asked for. Can be pickled if its keys can.
+    """The rows of a store that are asked for. Can be pickled if its keys can.
 
     Attributes:
         key_from: the first key, included; None for all from the beginning. Keys are in the order of their bytes, which

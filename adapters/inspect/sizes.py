@@ -1,4 +1,4 @@
-"""How much durable state a query has: by task, by store, and for the micro-batches that can still be gone back to.
+"""The size of a query's durable state: by task, by store, and for all micro-batches that one can go back to.
 
 Rule of this module: it counts what manifests name. What none of them names is garbage, and is for
 ``millpond state repair``.
@@ -20,7 +20,7 @@ from millpond.stores.durability.storage.storage import Storage
 
 @dataclass(frozen=True)
 class TaskSize:
-    """What one task has.
+    """The size of one task's state.
 
     Attributes:
         application_id: the application.
@@ -43,7 +43,7 @@ class TaskSize:
 
 @dataclass(frozen=True)
 class StateSize:
-    """What a query has after one micro-batch, and what all retained ones need.
+    """The size of a query's state after one micro-batch, and of all that retained micro-batches need.
 
     Attributes:
         batch: the micro-batch.
@@ -129,7 +129,7 @@ def _version(part: StorePart) -> tuple[str, str]:
 
 
 def task_size(storage: Storage, manifest: Manifest, known: MutableMapping[str, Counter[str]]) -> TaskSize:
-    """What a task has.
+    """Return the size of a task's state.
 
     Args:
         storage: the state directory.

@@ -73,7 +73,7 @@ class InspectedQuery(NamedTuple):
 
     @property
     def found(self) -> set[int]:
-        """Those of them that the checkpoint has state of."""
+        """The subtopologies of the query that the checkpoint has state of."""
         return self.subtopologies & {int(task.partition("_")[0]) for task in self.manifests}
 
 
@@ -213,7 +213,7 @@ class StateInspector:
                 yield query
 
     def _others(self, queries: Collection[InspectedQuery], batch: int) -> list[History]:
-        """What is known of the other applications of the jobs that queries are of, where it may say something."""
+        """Return the histories of other applications of the queries' jobs, where they may matter."""
         there = {query.history.application_id for query in queries}
         if len(there) < 2 and batch != self.checkpoint.chosen(None):
             return []
@@ -308,7 +308,7 @@ def named_store(
 
 
 def _places(views: Collection[StoreView]) -> str:
-    """What tells stores of one name from each other, as one gives it."""
+    """Return the arguments that tell stores of one name from each other."""
     return ", or ".join(
         f"{given_as('application_id', view.application_id)}, {given_as('sink', view.sink)}" for view in views
     )
@@ -333,7 +333,7 @@ def _is_erased(query: InspectedQuery, found: Collection[InspectedQuery], others:
 def _is_left(
     query: InspectedQuery, known: Collection[InspectedQuery], begun: Collection[InspectedQuery], batch: int
 ) -> bool:
-    """Whether queries that begin where the checkpoint stands know of another one's state, and that does not go on.
+    """Tell if queries that begin where the checkpoint stands know a query's state, and that query does not go on.
 
     Each that goes on knows those that do not. So of two of which one alone knows the other, that is the one that may.
 
@@ -363,7 +363,7 @@ def _is_led_on(query: InspectedQuery, others: Collection[InspectedQuery]) -> boo
 
 
 def _origins(query: InspectedQuery, batch: int) -> frozenset[str]:
-    """What the newest generation of a query knows that a start has made there, or before."""
+    """Return the origins of the newest generation that a start, not an edit, has made there or before."""
     made = query.history.unedited_at(batch)
     return frozenset() if made is None else made.origins
 
@@ -421,7 +421,7 @@ def _top_rows(codec: RowCodec) -> ShownColumn:
 
 
 def _group_keys(shape: StoreShape, packed: PackedPlaces) -> KeyCodec:
-    """What reads the keys of groups; by grouping sets, the terms of their store say so."""
+    """Return the codec of the groups' keys; the terms of the store tell if there are grouping sets."""
     return packed.group_keys(by_sets=shape.terms is not None and "by" in shape.terms.kept.fixed)
 
 

@@ -79,7 +79,7 @@ def holds_entries(layout: Layout | None) -> bool:
 
 @dataclass(frozen=True)
 class StoreForm:
-    """How the rows of a store are read and shown. Can be pickled.
+    """The form in which the rows of a store are read and shown. Can be pickled.
 
     Attributes:
         name: the store's.

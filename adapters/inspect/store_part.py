@@ -22,7 +22,7 @@ from millpond.stores.typed.terms import KeptTerms, kept_terms
 
 @dataclass(frozen=True)
 class StorePart:
-    """What one task has of a store. Can be pickled, and be read wherever the state directory can be reached.
+    """One task's part of a store. Can be pickled, and be read wherever the state directory can be reached.
 
     Attributes:
         storage: the state directory.
@@ -87,7 +87,7 @@ class StorePart:
 
     @contextmanager
     def _durable(self) -> Iterator[DurableRows]:
-        """What is durable of it; each file is opened once however much of it is read."""
+        """Yield the durable rows of the part; each file is opened once however much of it is read."""
         owner = task_of(self.manifest.application_id, self.manifest.task_id)
         with advising_of_files(owner, self.storage), Fetched(self.storage, self.manifest) as source:
             yield DurableRows(source, self.manifest, self.form.name, self.form.kind.format_version)

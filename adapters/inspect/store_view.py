@@ -68,7 +68,7 @@ class StoreView:
 
     @property
     def versioned(self) -> bool:
-        """Whether it keeps the versions of a key."""
+        """True if the store keeps the versions of a key."""
         return self.shape.kind.versioned
 
     @property
@@ -99,7 +99,7 @@ class StoreView:
         return chain.from_iterable(part.rows(selection) for part in self.parts)
 
     def get(self, key: Any, as_of: Instant | None = None) -> pa.Table | None:
-        """What there is for a key: a row, or one for each window or session; None if there is nothing.
+        """Return the rows of a key: one, or one for each window or session; None if there are none.
 
         Args:
             key: as the store's serde takes it; of a verb, the values of its key's columns, in order or by name.
@@ -130,7 +130,7 @@ class StoreView:
         return self.schema.empty_table() if found is None else found
 
     def _first(self, read: Callable[[StorePart], Iterable[pa.RecordBatch]], key: bytes) -> pa.Table | None:
-        """What the task of the key has; if it has nothing, the first of the others that has anything."""
+        """Return the rows that the task of the key has; if it has none, those of the first other task with any."""
         for parts in self._likely(key):
             with closing(called_ahead([partial(self._table, read, part) for part in parts], _AT_ONCE)) as tables:
                 found = next((table for table in tables if table.num_rows), None)

@@ -45,7 +45,7 @@ class Database:
         self._tables: list[dict[str, Any]] = engine.live_files()
 
     def rows(self, family: str, prefix: bytes = b"") -> Rows:
-        """The rows of a column family whose keys begin with ``prefix``, in their order; none without such a family.
+        """Yield the rows of a column family whose keys begin with ``prefix``, in order; none without such a family.
 
         Raises:
             CorruptStoreError: a table is damaged.
@@ -149,7 +149,7 @@ def refuse_locked(lock: Path, store: str) -> None:
 
 
 def restored(directory: Path) -> str:
-    """What to do about a RocksDB directory that is damaged; it lies in a directory of its task's."""
+    """Return the advice for a damaged RocksDB directory, which lies in its task's directory."""
     return (
         f"copy it again while the application is stopped, or delete {directory.parent.parent}, start the application, "
         "which restores it from its changelogs, and stop it"
@@ -210,7 +210,7 @@ def _translated(where: str, text: str, directory: Path, kind: type[Exception]) -
 
 
 def _option_in(text: str) -> str | None:
-    """What a ``RocksDBConfigSetter`` has set, if that is what RocksDB complains of."""
+    """Return what a ``RocksDBConfigSetter`` has set, if RocksDB complains of that; else None."""
     if "comparator" in text:
         return "an order of keys"
     if "bad table magic number" in text and any(f"found {number} " in text for number in _OTHER_TABLES):

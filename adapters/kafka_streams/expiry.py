@@ -1,7 +1,7 @@
-"""What a store's retention says of its entries: which of them Kafka Streams would still give out.
+"""The expiry of entries by a store's retention, as Kafka Streams has it.
 
-Stream time is the greatest time that any of the entries tells. The Java client keeps none on disk, and a store whose
-latest put was a delete may have seen more.
+Stream time is the greatest time of all entries. The Java client keeps none on disk, and a store whose latest put was a
+delete may have seen a greater one.
 """
 
 from millpond.adapters.kafka_streams.entries import Entries, Entry

@@ -20,7 +20,7 @@ from millpond.stores.specs.store_spec import KeyForm, StoreKind
 
 @dataclass
 class Report:
-    """What an import has done.
+    """The report of an import.
 
     Attributes:
         store: the store's name.

@@ -1,4 +1,4 @@
-"""Which kind a store is: what its files tell, and what has to be said.
+"""The kind of a store, by its files and by what the user says.
 
 =================================  ==================================================================
 what is there                      which kind it is

@@ -1,4 +1,4 @@
-"""Where a store's files lie in a state directory, and what stands beside them.
+"""The locations of a store's files in a state directory, and of what stands beside them.
 
 ::
 

@@ -140,7 +140,7 @@ def _is_versions(row: Row, interval: Interval) -> bool:
 
 
 def _by_key(counted: Callable[[Rows], Rows], database: Database) -> Iterator[list[KeyedVersions]]:
-    """What the rows of all segments say of each key, in the order of the keys."""
+    """Yield the versions of each key in all segments, in the order of the keys."""
     interval = Interval()
     segments = [
         (versions.versions_of(row, interval) for row in counted(database.rows(DEFAULT, prefix)))

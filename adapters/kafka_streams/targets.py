@@ -1,4 +1,4 @@
-"""Where entries go: a store of Millpond on any backend, or a Parquet file.
+"""The targets of an import: a store of Millpond on any backend, or a Parquet file.
 
 Rule of this module: a target is there when it is whole. It is built under a hidden name beside its place and renamed,
 so what an error ends leaves nothing behind. What is there already is never touched.
@@ -37,7 +37,7 @@ _LATEST: Final = (2**63 - 1) // 1000
 
 @dataclass(frozen=True)
 class Content:
-    """What is brought in.
+    """The properties of the store that is imported.
 
     Attributes:
         name: the store's name.
@@ -74,7 +74,7 @@ class Content:
 
 
 class Target(Protocol):
-    """Where entries go."""
+    """The target that entries are written to."""
 
     @property
     def place(self) -> Path:

@@ -50,7 +50,7 @@ class Interval:
 
 
 class KeyedVersions(NamedTuple):
-    """What one row says of its key."""
+    """The entries that one row has for its key."""
 
     key: bytes
     entries: list[Entry]
@@ -113,7 +113,7 @@ def _append(line: list[Entry], entry: Entry, row: Row) -> None:
 
 
 def _tombstone(last: Entry) -> Entry:
-    """What begins where a version ends and no other begins."""
+    """Return the tombstone that follows a version that no other version follows."""
     return Entry(last.key, None, last.end, last.end, last.end)
 
 
@@ -140,7 +140,7 @@ def _older(key: bytes, row: Row) -> Iterator[Entry]:
 
 
 def _items(row: Row) -> tuple[int, list[tuple[int, int]]]:
-    """Where the newest version ends, and start and size of each, newest first."""
+    """Return the time at which the newest version ends, and start and size of each version, newest first."""
     if len(row.value) < _HEAD.size + _ITEM.size:
         raise unreadable(row, f"the list of a key's versions, at least {_HEAD.size + _ITEM.size} bytes")
     valid_to, least = _HEAD.unpack_from(row.value)

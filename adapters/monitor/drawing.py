@@ -1,4 +1,4 @@
-"""What a query does, as boxes and arrows: of its topology if that is given, else of what is recorded.
+"""The drawing of a query, as boxes and arrows: from its topology if that is given, else from records.
 
 Rule of this module: it says what is drawn and where, and nothing of colors. Lengths are pixels of the page's font.
 """
@@ -99,7 +99,7 @@ class _Graph:
 
 @dataclass
 class Marks:
-    """What else there is to say of parts of a topology, a line each.
+    """Further lines about the parts of a topology.
 
     Attributes:
         topics: of topics, by name.
@@ -138,7 +138,7 @@ def of_topology(topology: Topology, marks: Marks) -> Drawing:
 
 @dataclass
 class RecordedJob:
-    """What is recorded of one job.
+    """The record of one job.
 
     Attributes:
         lines: its name, and what else there is to say of it.

@@ -1,4 +1,4 @@
-"""How records flow: batch times, rates, lag and what is dropped, late or waiting, from the progress that was kept.
+"""The flow of records: batch times, rates, lag, and dropped, late or waiting records, from the kept progress.
 
 Rule of this module: it computes and reads nothing.
 """
@@ -105,7 +105,7 @@ def _operator(batch: int, report: Report, files: int | None) -> OperatorSeen:
 
 
 def work_seen(kept: Sequence[MicroBatch]) -> list[TaskWork]:
-    """What each task did in the last micro-batch in which it ran, those with the most records first."""
+    """Return what each task did in the last micro-batch in which it ran, those with the most records first."""
     last: dict[tuple[str, str, str], TaskWork] = {}
     for one in kept:
         for report in one.reports:
@@ -152,7 +152,7 @@ def hot_keys_seen(kept: Sequence[MicroBatch]) -> list[HotKey]:
 
 
 def reasons_seen(kept: Sequence[MicroBatch]) -> list[Reason]:
-    """What was dropped or late in all kept micro-batches, and what waits after the last in which tasks were run."""
+    """Return the records dropped or late in all kept micro-batches, and those that wait after the last run of tasks."""
     totals: Counter[tuple[str, str]] = Counter()
     waiting: dict[str, Mapping[str, int]] = {}
     for one in kept:
@@ -170,7 +170,7 @@ def reasons_seen(kept: Sequence[MicroBatch]) -> list[Reason]:
 
 
 def _work(report: Report) -> dict[str, float]:
-    """What the tasks of an operator did, in milliseconds; what is left of their time is ``other``."""
+    """Return the time that an operator's tasks took for each kind of work, in milliseconds; the rest is ``other``."""
     micros = {name: report.figure(figure) for name, figure in _WORK.items()}
     micros[OTHER] = max(0, report.figure(TaskMetric.TASK_DURATION) - sum(micros.values()))
     return {name: spent / _MILLISECOND for name, spent in micros.items() if spent}

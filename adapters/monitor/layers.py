@@ -23,7 +23,7 @@ _SETTLING: Final = 24
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything is.
+    """The places of all boxes and edges.
 
     Attributes:
         width: of all.
@@ -94,7 +94,7 @@ def _without_circles(names: Iterable[str], edges: Sequence[tuple[str, str]]) -> 
 
 
 def _layers(names: Iterable[str], edges: Iterable[tuple[str, str]]) -> dict[str, int]:
-    """The layer of each box: below all from which edges come, and those without any right above their children."""
+    """Return the layer of each box: below all its sources; a box without any is right above its children."""
     known = list(edges)
     layer = dict.fromkeys(names, 0)
     changed = True

@@ -88,7 +88,7 @@ class OperatorSeen:
 
 @dataclass(frozen=True)
 class Reason:
-    """How many records were dropped, were late or wait at a node, and why; all but those that wait in all batches."""
+    """The records that were dropped, were late or wait at a node for one reason; usual waiting is left out."""
 
     operator: str
     node: str
@@ -111,7 +111,7 @@ class StoreSeen:
 
 @dataclass(frozen=True)
 class TaskSeen:
-    """What one task has: commits, durable files, rows (changed ones again in each delta), bytes, and those by store."""
+    """The state of a task: commits, durable files, rows (changed ones again in each delta), bytes, bytes by store."""
 
     application: str
     task: str
@@ -125,7 +125,7 @@ class TaskSeen:
 
 @dataclass(frozen=True)
 class TaskWork:
-    """What one task of an operator did in the last micro-batch in which it ran.
+    """The work of one task of an operator in the last micro-batch in which it ran.
 
     Attributes:
         application: the job's name.
@@ -173,7 +173,7 @@ class HotKey:
 
 @dataclass(frozen=True)
 class Series:
-    """What the query did over time, a point each minute, hour and day in which it ran: three hours, a week, a year."""
+    """The work of a query over time, a point each minute, hour and day in which it ran: three hours, a week, a year."""
 
     minutes: tuple[Point, ...]
     hours: tuple[Point, ...]

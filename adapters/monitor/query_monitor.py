@@ -86,7 +86,7 @@ class QueryMonitor:
         return SparkCheckpoint.exists(self.checkpoint)
 
     def look(self) -> Overview:
-        """What there is to see now.
+        """Return an overview of the query as it is now.
 
         Raises:
             ConfigurationError: there is no checkpoint, or no file system is known for a place.

@@ -23,7 +23,7 @@ _LOOK_AT_SIZE: Final = 0.2
 
 @dataclass(frozen=True)
 class Screenful:
-    """What fits the screen of ``content``; the last line says how many lines do not."""
+    """The part of ``content`` that fits the screen; the last line says how many lines do not."""
 
     content: RenderableType
 
@@ -66,7 +66,7 @@ def show(watched: QueryMonitor, console: Console, pause: float) -> NoReturn:
 
 
 def _seen(watched: QueryMonitor) -> RenderableType:
-    """What there is to see now, or what is wrong."""
+    """Return the overview as tables, or the error that prevents it."""
     try:
         return tables(watched.look())
     except MillpondError as error:

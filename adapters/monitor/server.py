@@ -38,7 +38,7 @@ class Answer(NamedTuple):
 
 @dataclass
 class Source:
-    """What there is to see, no older than the interval; all who ask share it.
+    """An overview that all requests share, no older than the interval.
 
     Attributes:
         watched: the query.
@@ -175,7 +175,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(answer.content)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the terminal is the user's."""
+        """Log nothing: the terminal is the user's."""
 
 
 def _unavailable(type_: str, text: str) -> Answer:

@@ -63,7 +63,7 @@ def state_of(overview: Overview) -> str:
 
 
 def _life(overview: Overview) -> list[str]:
-    """When and how the last run has ended, and how many there were before."""
+    """Return when and how the last run has ended, and how many runs there were before."""
     run, parts = overview.run, []
     if run is not None and run.ended is not None:
         code = "" if run.code is None else f" [{run.code}]"
@@ -198,5 +198,5 @@ def _bar(amount: int, largest: int) -> str:
 
 
 def problem(message: str) -> Text:
-    """What is said in place of the tables where there is nothing to show."""
+    """Return the text that stands in place of the tables where there is nothing to show."""
     return Text(message, style="red")

@@ -96,7 +96,7 @@ class DeltaLog:
         return max(versions)
 
     def snapshot(self, version: int) -> Snapshot:
-        """What a version has.
+        """Return a version of the table.
 
         Raises:
             FormatError: the table has something that only newer readers know.
@@ -219,7 +219,7 @@ class DeltaLog:
 
 
 def data_path(storage: Storage, added: Added) -> str:
-    """Where a file is that an action has added, below the table's directory.
+    """Return the path of a file that an action has added, below the table's directory.
 
     Raises:
         FormatError: it is elsewhere, or some of its rows are deleted by what is in another file.
@@ -240,7 +240,7 @@ def data_path(storage: Storage, added: Added) -> str:
 
 
 def _file(action: Mapping[str, Any]) -> tuple[str, Any]:
-    """What tells the file of an action from others."""
+    """Return the identity of an action's file: its path and its deletion vector."""
     vector = action.get("deletionVector") or {}
     return _text(action["path"]), tuple(vector.get(name) for name in _VECTOR)
 

@@ -32,7 +32,7 @@ class StateVersion(NamedTuple):
 
 
 class Changelog(NamedTuple):
-    """What a changelog says.
+    """The content of a changelog.
 
     Attributes:
         lineage: the versions from the last snapshot before it on; empty where checkpoints have no unique ids.
@@ -59,7 +59,7 @@ class Changelog(NamedTuple):
 
 
 class _Stream(BytesIO):
-    """What Java's DataOutputStream has written."""
+    """A stream that Java's DataOutputStream has written."""
 
     def exactly(self, size: int) -> bytes:
         data = self.read(size) if size >= 0 else b""

@@ -1,4 +1,4 @@
-"""``CloneNote``: under which names the state of a cloned query was written, as its checkpoint tells.
+"""``CloneNote``: the names under which the state of a cloned query was written, as its checkpoint tells.
 
 Spark's state cannot be written without Spark, so the manifests in the checkpoint of a clone keep the application id of
 the original until their tasks run again. A file beside them says what it is now::
@@ -8,7 +8,7 @@ the original until their tasks run again. A file beside them says what it is now
 In the state directory of the clone, each application has a note of its own for its workers
 (``millpond.stores.durability.manifests.former_names``).
 
-Rule of this module: whoever reads a checkpoint sees the present names alone.
+Rule of this module: every reader of a checkpoint sees the present names alone.
 """
 
 import json
@@ -27,7 +27,7 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True)
 class CloneNote:
-    """What the job of a cloned query is called, and was called.
+    """The present and the former names of a cloned query's job.
 
     Attributes:
         application: its application id.

@@ -1,4 +1,4 @@
-"""What Spark has compressed: the forms in which it writes the files of its state.
+"""The compressed forms in which Spark writes the files of its state.
 
 Rule of this module: it knows forms by the bytes with which they begin, and nothing of what is in them.
 """

@@ -1,4 +1,4 @@
-"""What Spark's state holds of a group of tasks: one small value, the manifest of each.
+"""The value that Spark's state holds for a group of tasks: the manifest of each.
 
 A group is one task, or, where verbs of a chain share an operator, one task of each of them. The value is::
 

@@ -47,7 +47,7 @@ class PartitionState:
     directory: str
 
     def written(self, version: int) -> int | None:
-        """When files of a version were written, in milliseconds since 1970; None if there are none.
+        """Return when the files of a version were written, in milliseconds since 1970; None if there are none.
 
         Raises:
             DurabilityError: the checkpoint cannot be read.
@@ -76,7 +76,7 @@ class PartitionState:
         return [manifest for value in own for manifest in _kept(where, *_blamed(where, columns_in, value))]
 
     def _family(self, snapshot: Snapshot, keys: Iterable[bytes]) -> int | None:
-        """The id of the column family of the manifests: the snapshot names it, and before there is one, no other is."""
+        """Return the id of the manifests' column family: from the snapshot, or, before the first one, the only id."""
         if snapshot.families:
             return snapshot.families.get(STATE_NAME)
         found = set(map(family_of, keys))
@@ -144,7 +144,7 @@ _SUFFIXES: Final = ("zip", "changelog")
 
 
 def _blamed(where: str, read: Callable[[bytes], T], data: bytes) -> T:
-    """What ``read`` makes of the content of a file; errors name the file and say what to do."""
+    """Return ``read(data)``; errors name the file and say what to do."""
     try:
         return read(data)
     except FormatError as error:

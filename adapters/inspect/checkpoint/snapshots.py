@@ -25,7 +25,7 @@ _MOST_FAMILIES: Final = 2**16 - 1
 
 
 class Snapshot(NamedTuple):
-    """What a snapshot holds.
+    """The content of a snapshot.
 
     Attributes:
         rows: of all column families, by key.

@@ -94,11 +94,11 @@ class SparkCheckpoint:
         return sorted(self.committed())
 
     def begun(self) -> dict[int, int]:
-        """When each retained micro-batch was begun, by its number, in milliseconds since 1970: its file's time."""
+        """Return when each retained micro-batch was begun, by its number, in milliseconds since 1970: a file's time."""
         return self._times("offsets")
 
     def committed(self) -> dict[int, int]:
-        """When each retained micro-batch was committed, likewise."""
+        """Return when each retained micro-batch was committed, likewise."""
         return self._times("commits")
 
     def query_id(self) -> str:
@@ -129,7 +129,7 @@ class SparkCheckpoint:
         return batches[-1] if batch is None else batch
 
     def manifests(self, batch: int) -> list[Manifest]:
-        """The manifests of all tasks of all operators of the query, of all its applications, after a micro-batch.
+        """Return the manifests of all tasks of all operators, of all applications of the query, after a micro-batch.
 
         Raises:
             FormatError: the state is kept in a way that is not known here.
@@ -160,7 +160,7 @@ class SparkCheckpoint:
         return held if note is None else {number: note.renamed(manifests) for number, manifests in held.items()}
 
     def clone_note(self) -> CloneNote | None:
-        """What tells the names of a clone; None of any other query.
+        """Return the note with the names of a cloned query; None for any other query.
 
         Raises:
             FormatError: it is damaged, or of a later release.
@@ -203,7 +203,7 @@ class SparkCheckpoint:
         return [f"{number} ({self._name_of(number)})" for number in numbers if number not in kept]
 
     def _name_of(self, number: int) -> str:
-        """What Spark calls an operator; some have one file that says it, others one for each of their schemas."""
+        """Return Spark's name of an operator, from its only metadata file or from the newest of several."""
         directory = f"state/{number}/_metadata"
         known = self._numbers(f"{directory}/v2")
         path = f"{directory}/v2/{known[-1]}" if known else f"{directory}/metadata"
@@ -285,6 +285,6 @@ class SparkCheckpoint:
 
 
 def storage_at(location: str) -> Storage:
-    """Where Spark takes ``location`` to be."""
+    """Return the storage that Spark takes ``location`` to be."""
     local = _LOCAL.match(location)
     return Storage.from_uri(location if local is None else location[local.end() - 1 :])

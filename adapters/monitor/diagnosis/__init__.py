@@ -1,1 +1,1 @@
-"""What is wrong with a query: rules, each of which knows one bad state by what is kept of the query."""
+"""The diagnosis of a query: rules, each of which knows one bad state by what is kept of the query."""

@@ -67,7 +67,7 @@ class Figures:
 
     @property
     def heard(self) -> int | None:
-        """When somebody has last heard of the last run; None if nobody tells of runs, as earlier releases do not."""
+        """The last time at which the last run was seen; None if runs are not recorded, as in earlier releases."""
         run, last = self.run, self.batches[-1] if self.batches else None
         if run is None or (last is not None and last.run not in {one.run for one in self.runs.last}):
             return None
@@ -76,5 +76,5 @@ class Figures:
 
     @property
     def ended(self) -> bool:
-        """Whether the last run has ended."""
+        """True if the last run has ended."""
         return self.run is not None and self.run.ended is not None

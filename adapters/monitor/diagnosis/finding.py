@@ -75,7 +75,7 @@ class Finding:
 
     @property
     def page(self) -> str:
-        """Where the state is explained."""
+        """The address of the page that explains the state."""
         return f"{PAGE}#{self.state}"
 
     def to_dict(self) -> dict[str, str | int | None]:

@@ -131,7 +131,7 @@ def _rises(amounts: Sequence[int], window: Sequence[Point], name: str) -> bool:
 
 
 def _since(points: Sequence[Point], name: str) -> int:
-    """When the series was lowest, of those points that it has risen from ever since."""
+    """Return the time of the series' lowest point, of the points since which it has only risen."""
     lowest = len(points) - 1
     for place in range(len(points) - 1, -1, -1):
         amount = getattr(points[place], name)

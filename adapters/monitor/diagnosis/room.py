@@ -45,7 +45,7 @@ def _of(disk: Limit) -> str:
 
 
 def _first_full(figures: Figures) -> int | None:
-    """When the first of the last micro-batches was begun in which the disk was full."""
+    """Return when the first of the latest micro-batches with a full disk was begun; None if the disk is not full."""
     first = None
     for one in reversed(figures.batches):
         for limit in one.limits:
@@ -57,7 +57,7 @@ def _first_full(figures: Figures) -> int | None:
 
 
 def _until_full(points: Sequence[Point]) -> float | None:
-    """How long a disk lasts, by what is free on it; None if that does not fall steadily, or is not known for long."""
+    """Return how long a disk lasts, by its free bytes; None if they do not fall steadily, or are not known for long."""
     if len(points) < 2 or points[-1].at - points[0].at < at_least.DISK_SPAN:
         return None
     means = _means(points, 4, "free")

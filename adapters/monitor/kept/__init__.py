@@ -1,1 +1,1 @@
-"""What is kept of queries for those who watch them from another process: micro-batches, runs, history."""
+"""The records of queries that are kept for other processes: micro-batches, runs, history."""

@@ -34,7 +34,7 @@ _MICROS: Final = 1_000
 
 @dataclass(frozen=True)
 class Point:
-    """What a query did in a stretch of time.
+    """The work of a query in a stretch of time.
 
     Attributes:
         at: when the stretch begins.
@@ -86,7 +86,7 @@ _COUNTS: Final = ("at", *_SUMS, "longest", "waiting")
 
 @dataclass(frozen=True)
 class History:
-    """What a query did since it began, the finer the later.
+    """The work of a query since it began, the finer the later.
 
     Attributes:
         query: the query's id.
@@ -148,7 +148,7 @@ class History:
 
 
 def point_of(one: MicroBatch, state: int | None) -> Point:
-    """What a micro-batch tells, as a point of its own.
+    """Return the point of a single micro-batch.
 
     Args:
         one: the micro-batch.

@@ -1,4 +1,4 @@
-"""Where the progress of queries is kept: a small file for each of the last micro-batches of a query, runs, history.
+"""The files in which the progress of queries is kept: one for each of the last micro-batches, runs, history.
 
 Rule of this module: it knows files and not what they say::
 
@@ -182,7 +182,7 @@ def _history(storage: Storage, query: str) -> History:
 
 
 def _read(storage: Storage, path: str, read: Callable[[str], _Kept]) -> _Kept | None:
-    """What a file says; None if there is none.
+    """Return the content of a file; None if there is no file.
 
     Raises:
         FormatError: it is damaged, or of another release.

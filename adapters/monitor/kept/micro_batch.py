@@ -36,7 +36,7 @@ _READ: Final = (1, VERSION)
 
 @dataclass(frozen=True)
 class SourceRead:
-    """What a micro-batch has read of one source.
+    """The rows that a micro-batch has read of one source.
 
     Attributes:
         name: Spark's description of the source.
@@ -51,7 +51,7 @@ class SourceRead:
 
 @dataclass(frozen=True)
 class TaskReport:
-    """What one task has told.
+    """The report of one task.
 
     Attributes:
         task: ``<sub-topology>_<partition>``.
@@ -70,7 +70,7 @@ class TaskReport:
 
 @dataclass(frozen=True)
 class Report:
-    """What the tasks of one input or operator have told, added up.
+    """The reports of the tasks of one input or operator, added up.
 
     Attributes:
         application: the job's name.
@@ -99,7 +99,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Limit:
-    """How much there is of something that ends, where it is nearest to its end.
+    """The use of a limited resource, where it is nearest to its limit.
 
     Attributes:
         what: ``disk`` or ``memory``.
@@ -116,7 +116,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """What is kept of one micro-batch.
+    """The record that is kept of one micro-batch.
 
     Attributes:
         query: the query's id, which its checkpoint has too.
@@ -142,7 +142,7 @@ class MicroBatch:
 
     @property
     def took(self) -> int:
-        """How long it took, in milliseconds."""
+        """The time that the micro-batch took, in milliseconds."""
         return self.durations.get(TRIGGER, 0)
 
     @property

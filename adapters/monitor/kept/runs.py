@@ -77,7 +77,7 @@ class Runs:
 
     @property
     def restarts(self) -> int:
-        """How often the query was started again."""
+        """The number of times that the query was started again."""
         return max(0, self.begun - 1)
 
     def named(self, name: str | None) -> Self:
