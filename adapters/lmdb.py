@@ -85,7 +85,7 @@ class translate_errors(ErrorTranslator):
         return BackendError(f"{where} failed: {error}")
 
     def _has_no_room(self) -> bool:
-        """Tell if the system refuses bytes beyond the map file's end; LMDB reports a short write only as EIO."""
+        """Return whether the system refuses bytes beyond the map file's end; LMDB reports a short write only as EIO."""
         try:
             with TemporaryFile(dir=self._directory) as probe:
                 probe.seek((self._directory / "data.mdb").stat().st_size)

@@ -169,7 +169,7 @@ _NONE: Mapping[str, int] = {f"{ERASE} nothing": 0}
 def _is_nowhere(
     inspector: StateInspector, queries: Sequence[InspectedQuery], local_dirs: Sequence[Path], erased: ErasedKeys
 ) -> bool:
-    """Tell if no trace of the keys is left, where the state has none of them; parts of keys cannot be searched for.
+    """Return whether no trace of keys that the state does not have is left; parts of keys cannot be searched for.
 
     After an erasure the answer is always no: it may have been interrupted, and is to go on where it ended.
     """

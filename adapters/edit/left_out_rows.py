@@ -72,7 +72,7 @@ def _is_of(row: dict[str, Any], erased: ErasedKeys) -> bool:
 
 
 def _has_columns(text: str | None, erased: ErasedKeys) -> bool:
-    """Tell if a key is the JSON of columns that all have values of an erased key, or that have the given values."""
+    """Return whether a key is the JSON of columns that all have an erased key's values, or have the given values."""
     try:
         key = json.loads(text or "")
     except (ValueError, RecursionError):

@@ -30,7 +30,7 @@ GROUP_STATES: Final = "reversible-state-"
 
 
 def of_feed(stores: Iterable[StoreShape]) -> bool:
-    """Tell if stores belong to the aggregate of a change feed: the store of groups is among them."""
+    """Return whether stores belong to the aggregate of a change feed: the store of groups is among them."""
     return any(store.value_serde.startswith(GROUP_STATES) for store in stores)
 
 
@@ -139,7 +139,7 @@ class PackedPlaces:
         )
 
     def __bool__(self) -> bool:
-        """Tell if the application is a verb's."""
+        """Return whether the application is a verb's."""
         return bool(self.keys)
 
     def key_column(self, store: str) -> KeyColumn | None:
@@ -249,7 +249,7 @@ def _column(value: Any, type_: pa.DataType) -> Any:
 
 
 def _is_whole(value: Any, made: Any) -> bool:
-    """Tell if a value was converted without loss: no fraction of a number, and no field of a struct."""
+    """Return whether a value was converted without loss: no fraction of a number, and no field of a struct."""
     if isinstance(value, float):
         return isinstance(made, float) or value.is_integer()
     if isinstance(value, Mapping) and isinstance(made, Mapping):

@@ -224,7 +224,7 @@ class StateInspector:
     def _begun_here(
         self, others: Iterable[History], held: Collection[Manifest], batch: int
     ) -> Iterator[InspectedQuery]:
-        """The queries that begin after the last micro-batch with what there is, so that the checkpoint has none yet."""
+        """Yield the queries that begin after the last micro-batch with existing state; the checkpoint has none yet."""
         if batch != self.checkpoint.chosen(None):
             return
         there = {one.application_id for one in held}
@@ -333,9 +333,9 @@ def _is_erased(query: InspectedQuery, found: Collection[InspectedQuery], others:
 def _is_left(
     query: InspectedQuery, known: Collection[InspectedQuery], begun: Collection[InspectedQuery], batch: int
 ) -> bool:
-    """Tell if queries that begin where the checkpoint stands know a query's state, and that query does not go on.
+    """Return whether a query does not go on, and queries that begin where the checkpoint stands know its state.
 
-    Each that goes on knows those that do not. So of two of which one alone knows the other, that is the one that may.
+    A query that goes on knows those that do not. So if only one of two knows the other, it is the one that may go on.
 
     Args:
         query: the other one.

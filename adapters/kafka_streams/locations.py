@@ -168,7 +168,7 @@ def _segment(directory: Path, store: str) -> Segment:
 
 
 def _offsets(path: Path, store: str) -> dict[str, int]:
-    """What a ``.checkpoint`` says: the version 0, the number of lines, and lines of topic, partition and offset."""
+    """Return the offsets in a ``.checkpoint``: the version 0, a line count, lines of topic, partition and offset."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except FileNotFoundError as error:

@@ -142,7 +142,7 @@ def _set_in_builder(builder: SparkSession.Builder) -> None:
 
 
 def _lacking(session: SparkSession) -> dict[str, _Needed]:
-    """What the session has otherwise than is needed."""
+    """Return the settings that the session has otherwise than is needed."""
     before = {name: session.conf.get(name, None) for name in _NEEDED}
     return {
         name: needed
@@ -152,7 +152,7 @@ def _lacking(session: SparkSession) -> dict[str, _Needed]:
 
 
 def _own_python(session: SparkSession) -> dict[str, _Needed]:
-    """What it means, told as a setting, that workers run the Python of this program from now on."""
+    """Have workers run this program's Python from now on; return the change as a setting."""
     python = give_own_python(session)
     return {} if python is None else {PYTHON_CONF: _Needed(python, "the Python of this program, which has Millpond")}
 

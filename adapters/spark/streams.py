@@ -224,7 +224,7 @@ class SparkStreams(StateAccess):
         complete: DataFrame | None = None,
         results: str | None = None,
     ) -> DataFrame:
-        """What the topology writes for inputs that have an end; a streaming query then begins with their state.
+        """Return the topology's output for inputs that have an end; a streaming query then begins with their state.
 
         It runs now, and once: results and state are written to durable files, and one record makes them count. The
         streaming query that ``transform`` builds for the same sink goes on from there, so its inputs must have what

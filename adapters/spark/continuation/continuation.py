@@ -1,8 +1,8 @@
 """``Continuation``: the steps by which a checkpoint is made that goes on where another one stands.
 
 Rule of this module: the order of things. The new checkpoint is built as a draft beside its place and then renamed; it
-counts once it is there and the draft is not. So whoever dies at any step leaves nothing that counts, and whoever comes
-next begins anew. The old checkpoint is only read.
+counts once it is there and the draft is not. So a process that dies at any step leaves nothing that counts, and the
+next one begins anew. The old checkpoint is only read.
 """
 
 import re
@@ -40,7 +40,7 @@ class Continuation:
 
     @classmethod
     def between(cls, files: CheckpointFiles, old: str, new: str) -> "Continuation":
-        """That of the checkpoint at ``old``, which is to be at ``new``.
+        """Return the continuation of the checkpoint at ``old``, to be made at ``new``.
 
         Raises:
             ConfigurationError: they are the same place, or one is within the other.
@@ -55,7 +55,7 @@ class Continuation:
 
     @property
     def draft(self) -> str:
-        """Where the new checkpoint is built."""
+        """The path at which the new checkpoint is built."""
         return f"{self.new}.millpond-draft"
 
     def is_made(self) -> bool:
@@ -165,7 +165,7 @@ class Continuation:
             self.files.write(f"{directory}/{last}", moved)
 
     def _copy_sources(self, origins: Sequence[int | None]) -> None:
-        """What each source remembers, such as the files that it has read."""
+        """Copy what each source remembers, such as the files that it has read."""
         self.files.delete(f"{self.draft}/sources")
         for source, origin in enumerate(origins):
             before = f"{self.old}/sources/{origin}"

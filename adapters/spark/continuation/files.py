@@ -21,7 +21,7 @@ _Result = TypeVar("_Result")
 
 
 class CheckpointFiles(CopiedFiles, Protocol):
-    """What continuing a checkpoint needs of a file system: whole directories are copied and deleted like files."""
+    """The file operations that continuing a checkpoint needs; whole directories are copied and deleted like files."""
 
     def rename(self, source: str, target: str) -> None:
         """Give a file or directory another name, which is free."""

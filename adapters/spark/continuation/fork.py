@@ -39,7 +39,7 @@ class Fork:
 
     @property
     def sources(self) -> int:
-        """How many sources the original reads."""
+        """The number of sources that the original reads."""
         return max(len(text.split("\n")) - 2 for text in self.offsets.values())
 
     def plan(self, batch: int) -> None:

@@ -1,4 +1,4 @@
-"""What a checkpoint's logs say: up to where a micro-batch reads each source, and which micro-batches are committed.
+"""The logs of a checkpoint: the end of each source's part of a micro-batch, and the committed micro-batches.
 
 Rule of this module: it knows the text of Spark's log files and reads no data. Spark writes them as follows, and an
 offset that does not exist yet as ``-``::
@@ -39,7 +39,7 @@ class OffsetLog:
 
     @classmethod
     def parse(cls, text: str, path: str) -> Self:
-        """What ``text`` returned.
+        """Return the log whose file has this text.
 
         Raises:
             ConfigurationError: the file at ``path`` has another form.
@@ -71,7 +71,7 @@ class OffsetLog:
 
 @dataclass(frozen=True)
 class CheckpointLogs:
-    """Where a query stands.
+    """The place at which a query stands, by its checkpoint's logs.
 
     Attributes:
         location: the checkpoint.
@@ -91,7 +91,7 @@ class CheckpointLogs:
 
     @classmethod
     def read(cls, files: CheckpointFiles, location: str) -> Self:
-        """What the checkpoint says.
+        """Read the logs of a checkpoint.
 
         Raises:
             ConfigurationError: there is no checkpoint, or it has no committed micro-batch, or is of an unknown form.

@@ -1,4 +1,4 @@
-"""Which source of an old plan each source of a new one continues.
+"""The pairing of a new plan's sources with those of an old one that they continue.
 
 Rule of this module: nothing is guessed. A source is known again by the files or topics that the checkpoint says it has
 read; where that tells too little, the user declares it.

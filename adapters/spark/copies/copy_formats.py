@@ -19,7 +19,7 @@ from millpond.stores.durability.storage.storage import Storage
 
 @dataclass(frozen=True)
 class CopyFormats:
-    """How the local copies of a job are kept, as far as a user has to say it.
+    """The formats of a job's local copies, as far as a user has to give them.
 
     Attributes:
         topology: that of the job, if it has only one application; None for all applications as their newest records

@@ -74,7 +74,7 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class Round:
-    """How far the standby copies of a machine are after a round.
+    """The state of a machine's standby copies after a round.
 
     Attributes:
         batch: the micro-batch that was followed.
@@ -102,7 +102,7 @@ class Round:
         )
 
     def lines(self) -> Iterator[str]:
-        """What has been done, what has failed, and how far that is."""
+        """Yield lines that tell what was done, what failed, and how far the copies are."""
         yield from (str(copy) for copy in self.copies if copy.restored or copy.rows)
         yield from (f"failed: {fault}" for fault in self.faults)
         yield str(self)
@@ -129,7 +129,7 @@ class _Kept:
 
 
 class _Outcome(NamedTuple):
-    """What has become of a task in a round: copies; neither, if it is in use here; or why it was not brought on."""
+    """The outcome of a round for a task: its copies; nothing if it is in use here; or why it was not brought on."""
 
     copies: Sequence[WarmCopy] | None
     fault: str | None
@@ -284,7 +284,7 @@ def _key(copies: TaskCopies) -> _Key:
 
 
 def _followed(kept: _Kept, copies: TaskCopies) -> _Outcome:
-    """What has become of a task in a round."""
+    """Bring the copies of a task on, and return the outcome."""
     manifest = copies.manifest
     try:
         warmed = kept.task.follow(manifest)

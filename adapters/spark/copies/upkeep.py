@@ -57,7 +57,7 @@ class QueryState:
         )
 
     def manifests(self, batch_id: int | None = None) -> list[Manifest]:
-        """The manifests of all tasks after a micro-batch, of the shape that the state had then; None for the last one.
+        """Return the manifests of all tasks after a micro-batch, in the state's shape of then; None for the last one.
 
         Raises:
             ConfigurationError: there is no such micro-batch, or the checkpoint is that of another query.
@@ -110,7 +110,7 @@ class QueryState:
         )
 
     def _local_dirs(self) -> Collection[Path]:
-        """Where tasks have their local copies: a directory for each sink."""
+        """Return the directories in which tasks have their local copies, one for each sink."""
         return () if self.local_dir is None else directories_of(self.local_dir, self.storage)
 
     def way_back(self, batch_id: int | None = None) -> str:
@@ -150,7 +150,7 @@ To go back to micro-batch {batch_id}, whose files are all whole:
  4. Start the query with the same checkpoint."""
 
     def repairs(self, report: Report, *, orphans: bool) -> Iterator[Repair]:
-        """What can be done by itself about what was found.
+        """Yield the repairs of findings that need no decision by a user.
 
         Args:
             report: what was found.
@@ -169,7 +169,7 @@ To go back to micro-batch {batch_id}, whose files are all whole:
                     yield from self._repairs_of_backfill(History.of(self.storage, application_id, sink))
 
     def _repairs_of_backfill(self, history: History) -> Iterator[Repair]:
-        """What can be done about what attempts at a backfill have left that do not count."""
+        """Yield the deletions of what attempts at a backfill have left that do not count."""
         for directory in abandoned(history):
             yield Repair(
                 f"delete {self.storage.describe(directory)}, which a backfill has left that did not come to its end",
@@ -177,5 +177,5 @@ To go back to micro-batch {batch_id}, whose files are all whole:
             )
 
     def _retention(self, newest: Collection[Manifest]) -> DurabilityPolicy:
-        """What a job retains by default, and all that the first of the checkpoint's micro-batches names."""
+        """Return a job's default retention, widened to all that the checkpoint's first micro-batch names."""
         return retention(DurabilityPolicy(), newest, self.manifests(self.checkpoint.batches()[0]))

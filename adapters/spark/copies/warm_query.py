@@ -54,7 +54,7 @@ class WarmCopy:
 
 
 class Outcome(NamedTuple):
-    """What has become of a task: copies that are warm, or a durable file that is gone."""
+    """The outcome for a task: copies that are warm, or a durable file that is gone."""
 
     copies: Sequence[WarmCopy]
     missing: str | None
@@ -142,7 +142,7 @@ class WarmQuery:
         checksums: bool = False,
         policy: DurabilityPolicy | None = None,
     ) -> Self:
-        """The query of a plan, which has any number of partitions; ``checksums`` is the choice of stores with none."""
+        """Return the query of a plan with any number of partitions; ``checksums`` is for stores that do not say."""
         specs = {part.index: specs_of(part, checksums) for part in plan.parts}
         sink, shape = plain_name(plan.sink), shape_of(plan)
         return cls(application_id, sink, plan.fingerprint, shape, specs, storage, local_dir, supplier, policy=policy)
@@ -177,12 +177,12 @@ class WarmQuery:
 
     @property
     def directory(self) -> Path:
-        """That of its copies."""
+        """The directory of the query's copies."""
         return recorded_directory(self.local_dir, self.sink, self.storage)
 
     @property
     def persistent(self) -> bool:
-        """Whether a store of it has local copies at rest."""
+        """True if a store of the query keeps local copies on disk."""
         return any(map(self.keeps_copies, self.specs))
 
     def keeps_copies(self, subtopology: int) -> bool:
@@ -212,7 +212,7 @@ def check_copies_at_rest(queries: Collection[WarmQuery]) -> None:
     """Refuse queries that have nothing to warm.
 
     Raises:
-        ConfigurationError: no store of theirs has a backend that keeps local copies on disk.
+        ConfigurationError: none of their stores has a backend that keeps local copies on disk.
     """
     if not any(query.persistent for query in queries):
         raise StoreKindError(

@@ -37,7 +37,7 @@ _OUTCOMES_DDL: Final = "number long, outcome string"
 
 @dataclass(frozen=True)
 class Warmth:
-    """How far the local copies of a query are.
+    """The state of a query's local copies.
 
     Attributes:
         batch: the micro-batch that all of them stand at.
@@ -51,14 +51,14 @@ class Warmth:
 
     @property
     def tasks(self) -> int:
-        """How many tasks they are of."""
+        """The number of tasks that the copies belong to."""
         return len({(copy.application, copy.task) for copy in self.copies})
 
     def __str__(self) -> str:
         return f"ready: all {self.tasks} tasks stand at micro-batch {self.batch}, {self.behind} behind"
 
     def lines(self) -> Iterator[str]:
-        """What has been done, and how far that is."""
+        """Yield lines that tell what was done, and how far the copies are."""
         yield from (str(copy) for copy in self.copies if copy.restored or copy.rows)
         yield str(self)
 
@@ -135,7 +135,7 @@ class Warming:
 
 
 def repeated(advance: Callable[[], T], interval: float) -> Iterator[T]:
-    """What ``advance`` returns, again and again, until the user interrupts (Ctrl-C), which waits for its end.
+    """Yield what ``advance`` returns, again and again, until the user interrupts (Ctrl-C), which waits for its end.
 
     Args:
         advance: one pass.

@@ -45,7 +45,7 @@ from millpond.stores.evolution.verbs import SaidOfVerbs, VerbOf, application_of,
 
 
 class Standpoint(NamedTuple):
-    """Where a query stands.
+    """The place at which a query stands.
 
     Attributes:
         checkpoint: the location of its checkpoint.
@@ -60,7 +60,7 @@ class Standpoint(NamedTuple):
 
 @dataclass(frozen=True)
 class Evolution:
-    """What has changed since the state of a job was written: it is carried over when the query is built.
+    """The changes since the state of a job was written: it is carried over when the query is built.
 
     It may stay in the code: where there is nothing to do, nothing is done.
 
@@ -129,7 +129,7 @@ class Evolution:
         return continue_checkpoint(rows, old, new, carried=carried, sources=sources)
 
     def standpoint(self, session: SparkSession, name: str) -> Standpoint | None:
-        """Where the query for a sink or verb stands; None if nothing is said of it.
+        """Return the place at which the query for a sink or verb stands; None if nothing is said of it.
 
         Raises:
             ConfigurationError: at the place to go on there is the checkpoint of another query.
@@ -145,7 +145,7 @@ class Evolution:
         return _said_of(self.checkpoint, name) is not None
 
     def places(self, name: str) -> list[str]:
-        """Where it says that the query for a sink or verb stands, or is to go on."""
+        """Return the places given for the query of a sink or verb: where it stands, and where it is to go on."""
         said = (_said_of(self.checkpoint, name), _said_of(self.into, name))
         return [one for one in said if one is not None]
 
@@ -161,12 +161,12 @@ class Evolution:
 
     @property
     def declared(self) -> Declared:
-        """What it says of the stores of a topology."""
+        """The declarations for the stores of a topology."""
         return Declared(self.renamed, self.dropped, self.converted, self.valid_from, self.accept_loss)
 
     @property
     def of_verbs(self) -> SaidOfVerbs:
-        """What it says of verbs.
+        """The declarations for verbs.
 
         Raises:
             ConfigurationError: it contradicts itself.
@@ -174,7 +174,7 @@ class Evolution:
         return SaidOfVerbs(self.renamed, self.dropped, self.rekeyed)
 
     def declared_of_verb(self, verb: str, shape: Shape) -> Declared:
-        """What it says of the stores of a verb; those that it does not have are another one's.
+        """Return the declarations for the stores of a verb; other names belong to other verbs.
 
         Args:
             verb: the verb's name.
@@ -187,7 +187,7 @@ class Evolution:
 
 
 class Whereabouts(NamedTuple):
-    """Where a query stands, and by what means that is read and gone on from.
+    """The place at which a query stands, and the means to read it and to go on from there.
 
     Attributes:
         place: where; None if nothing is said of it.
@@ -222,7 +222,7 @@ def generation_of(
     asked: Collection[str] = (),
     inputs: NewVerb | None = None,
 ) -> EvolutionRecord:
-    """The generation of its state with which a query goes on. If there is something to carry over, it is done now.
+    """Return the generation of its state with which a query goes on; carry state over now, if there is any to carry.
 
     Otherwise nothing is written: a query keeps its record with its first row (``Beginning``).
 
@@ -259,10 +259,10 @@ def generation_at(
     asked: Collection[str] = (),
     inputs: NewVerb | None = None,
 ) -> EvolutionRecord:
-    """Return the same of a query that stands somewhere, whoever reads its checkpoint.
+    """Return the generation with which a query at a given place goes on, by any reader of its checkpoint.
 
     Args:
-        whereabouts: where the query stands, and who reads that and runs units of work.
+        whereabouts: where the query stands, and what reads that and runs units of work.
         history, plan, evolution, verb, asked, inputs: as those of ``generation_of``.
         seeds: with what new stores begin; None for nothing.
 
@@ -341,7 +341,7 @@ def _generation_of_verb(
     asked: Collection[str],
     inputs: NewVerb | None,
 ) -> EvolutionRecord | None:
-    """The generation with which a verb goes on; None if nothing about the names of verbs has to be done for it."""
+    """Return the generation with which a verb goes on; None if the names of verbs ask for nothing."""
     place, checkpoint, run = whereabouts
     assert place is not None
     assert checkpoint is not None
@@ -361,7 +361,7 @@ def _generation_of_verb(
 
 
 def committed_of(history: History, checkpoint: Committing, *, moved: bool = False) -> Committed:
-    """What a checkpoint has of the application of a history.
+    """Return what a checkpoint has of the application of a history.
 
     Args:
         history: that of the query.

@@ -1,4 +1,4 @@
-"""Whether the state of an aggregate counts changes as rows: it never becomes that of the rows that changes describe."""
+"""The check that a verb does not go on with state that counts changes as rows if its rows are a change feed."""
 
 from millpond.errors import CallChangedError
 from millpond.processors.verbs.aggregate import STORE

@@ -54,7 +54,7 @@ class FoldPast:
 
 
 def sow_past(past: PastRows, source: TopicSource, rows: DataFrame) -> Sow:
-    """What folds rows into the state of a verb, as a job of Spark.
+    """Return the job of Spark that folds rows into the state of a verb.
 
     Args:
         past: what is folded into what.

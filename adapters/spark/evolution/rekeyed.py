@@ -50,13 +50,13 @@ class NewVerb:
 
     @property
     def fills(self) -> bool:
-        """Whether its state gets something now, and so is carried over, whatever its shape."""
+        """True if the state gets something now, and so is carried over, whatever its shape."""
         return self.filling is not None and bool(self.filling.new)
 
 
 @dataclass(frozen=True)
 class Rekeyed:
-    """What a verb begins with.
+    """The rows that a verb begins with.
 
     Attributes:
         storage: the state directory.
@@ -77,7 +77,7 @@ class Rekeyed:
     held: HeldState
 
     def bases(self, run: RunUnits, fingerprint: str) -> dict[str, Manifest]:
-        """What the tasks begin with, by task id; it is written, with the schemas of its rows.
+        """Write the state that the tasks begin with, and its rows' schemas; return the manifests by task id.
 
         Args:
             run: runs units of work.

@@ -27,7 +27,7 @@ from millpond.stores.specs.directory import plain_name
 
 @dataclass(frozen=True)
 class Reshaped:
-    """What was done to the state of one query.
+    """The result of reshaping the state of one query.
 
     Attributes:
         application: whose state it is.
@@ -146,7 +146,7 @@ class Reshaping:
         )
 
     def _committed(self) -> dict[str, Committed]:
-        """What the checkpoint has of each application."""
+        """Return what the checkpoint has of each application."""
         batch, found = self.checkpoint.newest()
         if not found:
             raise NoCheckpointError(f"there is no state of Millpond's at {self.checkpoint.location}")

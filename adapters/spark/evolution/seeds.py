@@ -98,7 +98,7 @@ class WriteSeeds:
 
 
 def seeds_of(plan: Plan, frames: Mapping[str, DataFrame]) -> Seeds | None:
-    """What a user wants stores of a plan to begin with; None for nothing.
+    """Return the seeds of a plan's stores; None for nothing.
 
     Args:
         plan: what is to run. Stores that only other sinks of the topology need are left to these.

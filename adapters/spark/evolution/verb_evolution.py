@@ -150,7 +150,7 @@ class VerbEvolution:
         return None if self.inputs is None else self.inputs.filling
 
     def _before(self, former: Sequence[str], held: HeldState) -> str:
-        """The name under which its state is found: the latest one under which it has run, or has begun where it stands.
+        """Return the name of the verb's state: the latest one under which it has run, or has begun at this place.
 
         If there is none, the checkpoint stands before its first row.
         """
@@ -162,13 +162,13 @@ class VerbEvolution:
         return self.verb.before
 
     def _goes_on(self, name: str, former: Collection[str], held: HeldState) -> bool:
-        """Whether a verb has begun where the checkpoint stands, or before, with the state of its former names."""
+        """Return whether a verb has begun, at the checkpoint's place or before, with the state of its former names."""
         records = History.of(self._storage, application_of(self.verb.owner, name), plain_name(name)).records
         theirs = held.of_verbs(self.verb.owner, former)
         return any(record.previous is not None and held.is_led_on_by(record, theirs) for record in records)
 
     def _took_over(self, before: str, mine: Collection[Manifest], held: HeldState) -> bool:
-        """Whether a verb has begun, where the checkpoint stands, with the state of this one, whose name it has again.
+        """Return whether a verb has begun, at the checkpoint's place, with the state of this one, whose name it has again.
 
         There may be edits under the name that it had between.
         """
@@ -217,7 +217,7 @@ class VerbEvolution:
     def _elsewhere(
         self, edited: Collection[History], manifests: Collection[Manifest], held: HeldState
     ) -> dict[str | None, History]:
-        """Those of them that begin where the checkpoint stands, from these manifests, by the names of the verbs."""
+        """Return the edited histories that begin where the checkpoint stands, from these manifests, by verb."""
         begun = (one for one in edited if one.newest is not None and held.is_led_on_by(one.newest, manifests))
         return {verb_in(self.verb.owner, one.application_id): one for one in begun}
 
@@ -296,7 +296,7 @@ class VerbEvolution:
 
 
 def _renamed(source: str, verb: str, now: str) -> str:
-    """Whose rows a verb begins with, or a side of it, where one of the verbs has another name."""
+    """Return ``source``, a verb or a side of it, with the verb's name of now in place of an earlier one."""
     return now + source.removeprefix(verb) if verb_and_side(source)[0] == verb else source
 
 

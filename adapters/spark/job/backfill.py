@@ -88,12 +88,12 @@ def _results(session: SparkSession, history: History, results: str | None) -> Da
 
 
 def _directory(history: History, results: str | None) -> str:
-    """Where the results of all attempts are, as Spark reaches it."""
+    """Return the directory with the results of all attempts, as Spark reaches it."""
     return join(_spark_uri(history.storage), directory_of(history)) if results is None else results
 
 
 def _spark_uri(storage: Storage) -> str:
-    """The storage's place for Spark, whose own file system, where a URI names none, need not be the local one."""
+    """Return the storage's URI for Spark, whose default file system need not be the local one."""
     if "://" not in storage.uri:
         return f"file://{PurePosixPath(storage.uri)}"
     uri = storage.uri.partition("?")[0]

@@ -108,7 +108,7 @@ class Job:
         return replace(self, verb=VerbOf(owner, name, begun))
 
     def _has_begun(self, owner: str, name: str) -> bool:
-        """Whether a verb has state of its own: not only files of a driver that died while it carried state over."""
+        """Return whether a verb has state of its own, beyond files of a driver that died while carrying state over."""
         application_id = application_of(owner, name)
         history = History.of(self.storage, application_id, plain_name(name))
         return history.evolved or (history.partitions is not None and holds_state(self.storage, application_id))
@@ -139,7 +139,7 @@ class Job:
         return replace(self, application_id=self.begun_as).history(self.verb.before)
 
     def handling(self, name: str, unit: TimeUnit) -> ErrorHandling:
-        """What a query of the sink or verb ``name`` does about records that it cannot process.
+        """Return how a query of the sink or verb ``name`` handles records that it cannot process.
 
         Args:
             name: of the sink or the verb.
@@ -167,7 +167,7 @@ class Job:
         return read_late_rows(active_session("reading late rows"), self.storage, self.application_id, name)
 
     def plan(self, session: SparkSession, topology: Topology, sink: str | None) -> Plan:
-        """The plan for one sink, with as many partitions as the user says, or its state has, or the session calls for.
+        """Return the plan for one sink; the user, the existing state or the session decides the number of partitions.
 
         Raises:
             TopologyError: the topology has no such sink, or several and none was named, or one sink in several places.

@@ -1,4 +1,4 @@
-"""How a job shows itself: its name, its place and its backend, as text and in a notebook.
+"""The display of a job: its name, its place and its backend, as text and in a notebook.
 
 Rule of this module: it shows what is known without a look at the state, and no secret.
 """
@@ -14,7 +14,7 @@ from millpond.stores.durability.storage.uris import shown
 
 
 def facts(job: Job) -> dict[str, str]:
-    """What there is to say of any job, by the names of the arguments."""
+    """Return the facts that any job has, by the names of the arguments."""
     return {"application_id": job.application_id, "state_dir": shown(job.storage.uri), "backend": _backend(job)}
 
 

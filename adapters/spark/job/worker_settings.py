@@ -1,4 +1,4 @@
-"""What workers are told of a job's state: where it lies, in which generation, and on which backend.
+"""The settings that workers get of a job's state: its place, its generation, and its backend.
 
 Rule of this module: it decides, from the job, the plan and the state that there is, before a query starts; what workers
 then do is up to ``worker``.
@@ -49,7 +49,7 @@ def worker_settings(
     asked: Collection[str] = (),
     inputs: NewVerb | None = None,
 ) -> StateSettings:
-    """Where the state of the plan's tasks lives, once it is carried over if need be; nothing else is written.
+    """Return the settings of the plan's state, and carry it over if need be; nothing else is written.
 
     Args:
         job: the job.
@@ -89,7 +89,7 @@ def worker_settings(
 
 
 def unsaid_edits(job: Job, evolution: Evolution | None, asked: Collection[str]) -> tuple[EditedAs, ...]:
-    """The edits of a verb under other names, if nothing is said of where it stands, so that workers have to look.
+    """Return the edits of a verb under other names, which workers look for if nothing is said of where it stands.
 
     Raises:
         FormatError: a record is damaged, or of a later release.
@@ -128,7 +128,7 @@ def check_runnable(job: Job, session: SparkSession, plan: Plan, *, evolved: bool
 def settings_in(
     job: Job, session: SparkSession, plan: Plan, unit: TimeUnit, generation: EvolutionRecord | None
 ) -> StateSettings:
-    """Where the state of the plan's tasks lives, in a generation of it; None for state that ends with its tasks.
+    """Return the settings of the plan's state in a generation of it; None for state that ends with its tasks.
 
     Raises:
         ConfigurationError: a backend is unknown, or the policy retains less than the session.

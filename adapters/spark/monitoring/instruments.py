@@ -1,4 +1,4 @@
-"""What queries report, as metrics of OpenTelemetry.
+"""Metrics of OpenTelemetry that report on queries.
 
 Rule of this module: it knows OpenTelemetry's interface and no exporter. Names are those of the figures with
 ``millpond.`` before them; sums are counters, levels are gauges, and durations are histograms, in seconds. Each task has

@@ -1,4 +1,4 @@
-"""What is kept of the progress of a query, for those who watch it from another process.
+"""The records that are kept of a query's progress, for other processes.
 
 Rule of this module: it makes one value of what Spark and Millpond have told, of a size that does not grow with the
 tasks beyond the first few hundred.
@@ -45,7 +45,7 @@ _HELD: Final = (StoreMetric.COPY_SIZE, StoreMetric.MEMORY_HELD)
 
 
 def micro_batch(progress: Any, measured: Sequence[Measured]) -> MicroBatch:
-    """What is kept of a micro-batch.
+    """Return the record that is kept of a micro-batch.
 
     Args:
         progress: Spark's, of a ``QueryProgressEvent``.

@@ -51,7 +51,7 @@ class LiveRuns:
         Thread(target=_beat, args=(ref(self),), name="millpond-alive", daemon=True).start()
 
     def begun(self, query: str, run: str, name: str | None, at: int) -> None:
-        """A run has begun, of a query that may not be one of Millpond's."""
+        """Note that a run has begun, of a query that may not be one of Millpond's."""
         with self._lock:
             self._live.setdefault(run, _Live(query, name, at, at))
 
@@ -70,7 +70,7 @@ class LiveRuns:
             return live.restarts
 
     def is_foreign(self, run: str) -> None:
-        """A run has done a micro-batch that tells nothing of Millpond's: if none has, it is not one of ours."""
+        """Note a micro-batch without anything of Millpond's: if no other had any, the run is not one of ours."""
         with self._lock:
             if run in self._live and self._live[run].ours:
                 return
@@ -78,7 +78,7 @@ class LiveRuns:
             self._foreign.add(run)
 
     def ended(self, query: str, run: str, failure: str | None) -> None:
-        """A run has ended.
+        """Note that a run has ended.
 
         Args:
             query: the query's id.

@@ -21,7 +21,7 @@ _DURATIONS = {
 
 
 def log_line(query: str, batch: int, measured: Sequence[Measured]) -> str:
-    """What happened in a micro-batch, by input and operator; times are sums over tasks.
+    """Return the events of a micro-batch as text, by input and operator; times are sums over tasks.
 
     >>> tasks = [{"records.in": 5, "records.out": 2, "process.duration": 1500, "stream.lag": 3_200_000}]
     >>> tasks[0] |= {"lateness.largest": 60_000_000}

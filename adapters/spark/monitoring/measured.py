@@ -1,4 +1,4 @@
-"""What the progress of a query says of each input and operator, added up over their tasks.
+"""Measurements of inputs and operators in the progress of a query, added up over their tasks.
 
 Rule of this module: it reads what ``millpond.adapters.spark.worker.counters`` has Spark observe. Figures are sums over
 tasks, but for times and limits: the task that is furthest behind, or nearest to a limit, counts.
@@ -41,14 +41,14 @@ _COMBINED: Final[Mapping[str, Callable[[Iterable[int]], int]]] = {
 
 
 class Figure(NamedTuple):
-    """What a figure is of, a node or a store or (empty) the tasks as a whole, and its name."""
+    """A figure's scope, a node or a store or (empty) the tasks as a whole, and its name."""
 
     scope: str
     name: str
 
 
 class Place(NamedTuple):
-    """Whose measurements those of a task are: the task, empty for a split of an input; its counts and hottest keys."""
+    """The place that measurements come from: its task, empty for a split of an input; its counts and hottest keys."""
 
     task: str
     counts: Mapping[str, int]
@@ -57,7 +57,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """What the tasks of one input or operator have told of one micro-batch.
+    """The measurements of one input or operator in one micro-batch.
 
     Attributes:
         application: the job's name.
@@ -86,7 +86,7 @@ class Measured:
 
     @property
     def each(self) -> Iterator["tuple[str, Measured]"]:
-        """What each task has told that says which it is, by its name; under the empty name what all others have."""
+        """The measurements of each task that names itself, by its name; all others together under the empty name."""
         if not self.places:
             yield "", self
             return
@@ -125,7 +125,7 @@ def is_dropped(name: str) -> bool:
 
 
 def measured_in(observed: Mapping[str, Any]) -> list[Measured]:
-    """What Millpond's inputs and operators have told, in the order of their names; empty if the query has none.
+    """Return the measurements of Millpond's inputs and operators, in the order of their names; empty if there are none.
 
     Args:
         observed: the observed metrics that a listener is told, each a row.
@@ -141,7 +141,7 @@ def measured_in(observed: Mapping[str, Any]) -> list[Measured]:
 
 
 def _place(told: Any) -> Place:
-    """Whose measurements some are: a row, or what JSON has of it, where nulls are left out."""
+    """Return the place that measurements come from, of a row, or of its JSON, where nulls are left out."""
     found = told if isinstance(told, dict) else told.asDict()
     return Place(found.get("task") or "", found.get("counts") or {}, found.get("keys") or {})
 

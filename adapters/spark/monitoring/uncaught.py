@@ -20,7 +20,7 @@ def shorten_uncaught() -> None:
 
 
 def _print(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """The hook: what Python prints, but for the text of such an error."""
+    """Print what Python prints, but for the text of an error of Millpond's."""
     if not isinstance(error, PySparkException) or not is_own(str(error)):
         sys.__excepthook__(kind, error, trace)
         return

@@ -1,4 +1,4 @@
-"""How a plan becomes DataFrames: blobs from the map side, a chain of operators, the sinks' rows.
+"""The DataFrames of a plan: blobs from the map side, a chain of operators, the sinks' rows.
 
 Rule of this module: it starts nothing and checks nothing. It takes what others have checked: a plan, prepared inputs,
 sinks and where state lives.
@@ -76,7 +76,7 @@ class Dataflow:
         return self._chain(stages, self._arriving(sinks))
 
     def _arriving(self, sinks: Mapping[int, SinkColumns]) -> dict[int, list[DataFrame]]:
-        """What each operator takes that no other one made; after the last, what none of them takes."""
+        """Return the blobs for each operator that no other operator makes; those for none of them come last."""
         arriving: dict[int, list[DataFrame]] = {0: self.signals()}
         plan = self.runs.plan
         for topic in self.frames:
@@ -86,7 +86,7 @@ class Dataflow:
         return arriving
 
     def signals(self) -> list[DataFrame]:
-        """What tells all tasks something, as blobs."""
+        """Return the signals to all tasks, as blobs."""
         told = ((COMPLETE, self.completion), (TICK, self.ticks))
         return [in_workers(rows, self.runs.signal(one), EXCHANGE_DDL) for one, rows in told if rows is not None]
 
@@ -114,7 +114,7 @@ class Dataflow:
 
 
 def operated(blobs: DataFrame, operator: TablesOfGroups, columns: str | T.StructType) -> DataFrame:
-    """What an operator makes of blobs, in these columns."""
+    """Return the rows that an operator makes of blobs, in these columns."""
     packed = TaskOperator(InPandas(operator), (STATE_NAME, STATE_DDL))
     return blobs.groupBy("task").transformWithStateInPandas(packed, columns, "Append", "None")
 

@@ -1,4 +1,4 @@
-"""Which integer Spark groups a task's records by.
+"""The integers by which Spark groups the records of tasks.
 
 Rule of this module: group keys are part of the durable state's meaning, because Spark keeps each task's manifest under
 its group key. So they depend on nothing but their arguments: not on the process, the session or the release.
@@ -41,7 +41,7 @@ def _spread(skip: int, partitions: int) -> list[int]:
 
 
 def spark_hash(number: int) -> int:
-    """What Spark's ``hash(cast(number as int))`` gives: Murmur3 (x86, 32 bits) of four bytes, as a signed integer."""
+    """Return Spark's ``hash(cast(number as int))``: Murmur3 (x86, 32 bits) of four bytes, as a signed integer."""
     k = (number & _MASK) * 0xCC9E2D51 & _MASK
     k = (k << 15 | k >> 17) & _MASK
     h = _SPARK_SEED ^ (k * 0x1B873593 & _MASK)

@@ -28,7 +28,7 @@ class KeptValue(Protocol):
 
 @dataclass(frozen=True)
 class Group:
-    """What a micro-batch brings to a group.
+    """The input of a group in a micro-batch.
 
     Attributes:
         number: its key.
@@ -51,7 +51,7 @@ class TablesOfGroups(Protocol):
     """An operator that puts out tables."""
 
     def tables(self, group: Group) -> Iterator[pa.Table]:
-        """What comes out of the tasks of a group, with reports; in the end they have committed."""
+        """Yield the output of a group's tasks, with reports; at the end they have committed."""
 
 
 class InPandas:
@@ -65,7 +65,7 @@ class InPandas:
         self._operator = operator
 
     def handle(self, number: int, rows: Iterator[Any], manifest: Any, wall_clock: int) -> Iterator[pd.DataFrame]:
-        """What comes out of a group.
+        """Yield the output of a group.
 
         Args:
             number: its key.
@@ -89,7 +89,7 @@ def _arrived(task: int, frames: Iterator[Any]) -> list[Blob]:
 
 
 def _in_pandas(table: pa.Table) -> pd.DataFrame:
-    """The rows as Spark takes them: Arrow columns underneath, because integers with nulls must not become floats."""
+    """Return the rows as Spark takes them: as Arrow columns, because integers with nulls must not become floats."""
     frame: pd.DataFrame = table.to_pandas(types_mapper=_flat_dtype, maps_as_pydicts="strict")
     return frame
 

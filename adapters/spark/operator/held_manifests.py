@@ -1,4 +1,4 @@
-"""What Spark's state holds of a group of tasks, and whether those that run there may go on from it.
+"""The manifests that Spark's state holds for a group of tasks, and the check that its tasks may go on from them.
 
 Rule of this module: a manifest is handed to the task whose it is. One of an application that does not run there is let
 go of if those that run know it, because they were told that it is renamed or gone; otherwise nothing runs.

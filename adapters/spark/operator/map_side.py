@@ -44,7 +44,7 @@ _CHUNK_BYTES: Final = 8 << 20
 
 
 class MapSide(ABC):
-    """What the map side does with one part of an input. Travels to the workers."""
+    """Turns one part of an input into blobs on the map side. Travels to the workers."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_worker()
@@ -52,7 +52,7 @@ class MapSide(ABC):
 
     @abstractmethod
     def made(self, batches: Iterator[pa.RecordBatch], attempt: Attempt) -> Iterator[pa.RecordBatch]:
-        """What comes of the rows."""
+        """Yield what becomes of the rows."""
 
 
 class SendToTasks(MapSide):
@@ -214,7 +214,7 @@ class _Run:
         self._rows = 0
 
     def outputs(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Outputs]:
-        """What the sub-topology makes of the rows."""
+        """Yield the outputs of the sub-topology for the rows."""
         yield from run_split(self._task, self._topic, self._records(batches))
         self._box.write()
         self.counts.update(self._reader.skipped)

@@ -1,4 +1,4 @@
-"""A plan as workers run it: what sends rows to tasks, and what each operator runs.
+"""A plan as workers run it: senders of rows to tasks, and the stage of each operator.
 
 Rule of this module: it knows no DataFrames, and starts nothing. How rows get from one to the next is up to
 ``dataflow``.
@@ -50,11 +50,11 @@ class OnWorkers:
         return group_keys((part.index for part in self.plan.parts), self.plan.partitions)
 
     def signal(self, signal: int) -> SendSignal:
-        """What tells all tasks something."""
+        """Return the sender of a signal to all tasks."""
         return SendSignal(signal, [number for parts in self.plan.stages for part in parts for number in self._of(part)])
 
     def sender(self, topic: str, sinks: Mapping[int, SinkColumns], *, tells_time: bool, shift: int = 0) -> MapSide:
-        """What makes blobs of one input.
+        """Return the sender that makes blobs of one input.
 
         Args:
             topic: the input.
@@ -82,7 +82,7 @@ class OnWorkers:
         *,
         backfill: bool = False,
     ) -> list[Stage]:
-        """What each operator runs; the last one writes the sink ``last``, and each writes ``sinks`` as blobs."""
+        """Return the stage of each operator; the last writes the sink ``last``, and each writes ``sinks`` as blobs."""
         plan = self.plan
         decoders = {source.topic: source.decoder for source in self.sources.values()}
         for topic, consumed in plan.internal_topics.items():

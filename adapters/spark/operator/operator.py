@@ -42,7 +42,7 @@ class Operator:
         self._stage = stage
 
     def tables(self, group: Group) -> Iterator[pa.Table]:
-        """What comes out of the task of a group."""
+        """Yield the output of a group's task."""
         if group.number == MANIFESTS:
             yield without_report(self._manifest_rows(group.blobs))
             return
@@ -55,7 +55,7 @@ class Operator:
         yield from reported(self._committed(run, group), run, group.watch)
 
     def _committed(self, run: TaskRun, group: Group) -> Iterator[pa.Table]:
-        """What comes out of the task, whose manifest goes where it is kept."""
+        """Yield the output of the task, and put its manifest where it is kept."""
         stored = group.kept.get() if run.keeps_state else None
         settings = self._stage.settings
         held = by_application([] if stored is None else kept_manifests(*stored), [settings])
@@ -70,7 +70,7 @@ class Operator:
             yield self._manifest_rows([manifest_blob(index, partition, after.to_json())])
 
     def _tables_of(self, run: TaskRun) -> Callable[[Outputs], Iterable[pa.Table]]:
-        """What makes tables of a good size of the outputs of a task."""
+        """Return the function that makes tables of a good size of a task's outputs."""
         stage = self._stage
         router = Router(stage.plan, run.part, stage.group_keys)
         writer = BlobWriter(run.partition)
@@ -91,7 +91,7 @@ class Operator:
 
 
 def reported(tables: Iterator[pa.Table], run: TaskRun, watch: Stopwatch, of: str | None = None) -> Iterator[pa.Table]:
-    """The tables that come out of a task, and the row of the report on all of them, in the last one if that is small.
+    """Yield the tables that a task puts out, and the row of its report, in the last table if that is small.
 
     Args:
         tables: the tables.

@@ -44,7 +44,7 @@ from millpond.stores.evolution.verbs import declaration
 
 
 class Between(Protocol):
-    """What lies between the result of one verb and an input of another. Travels to the workers."""
+    """The projection of one verb's result to an input of another. Travels to the workers."""
 
     def rows(self, results: pa.Table) -> pa.Table:
         """Return the rows of the input, of rows of the result."""
@@ -101,7 +101,7 @@ class SharingVerb:
         return list(self.part.sources)
 
     def own(self, blobs: Collection[Blob]) -> list[Blob]:
-        """Those of a group's blobs that are for this verb, with the numbers that its inputs have by themselves."""
+        """Return the blobs of a group that are for this verb, with the numbers that its inputs have by themselves."""
         inputs = range(self.shift, self.shift + len(self.topics))
         shifted = {form.of(number): form.of(number - self.shift) for form in Form for number in inputs}
         found = []
@@ -126,7 +126,7 @@ class SharedOperator:
         self._verbs = verbs
 
     def tables(self, group: Group) -> Iterator[pa.Table]:
-        """What comes out of the last task of a group."""
+        """Yield the output of the last task of a group."""
         attempt, running = group.attempt, [verb.stage.settings for verb in self._verbs]
         kept = _Kept(group.kept, running)
         for settings in running:  # also of a verb that has no rows yet: it stays in this operator
@@ -167,7 +167,7 @@ class _Kept:
         self._changed = False
 
     def found(self, application_id: str) -> Manifest | None:
-        """That of the task of an application, as it was before the micro-batch; None if it had none."""
+        """Return the manifest of an application's task before the micro-batch; None if it had none."""
         return self._all().get(application_id)
 
     def keep(self, run: TaskRun) -> None:
@@ -221,7 +221,7 @@ class _Fed:
         run.counts.update(reader.skipped)
 
     def time(self, times: Mapping[str, int]) -> list[Blob]:
-        """What tells the task how far the input has come, of how far those of the other verb have."""
+        """Return blobs that tell the task how far the input has come, by how far the other verb's inputs have."""
         told = [times[topic] for topic in self._feed.clock if topic in times]
         return time_blobs(max(told), self._input, self._run.partition, [self._number]) if told else []
 

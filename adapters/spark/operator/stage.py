@@ -28,7 +28,7 @@ BEFORE_THE_STREAM: Final = -1
 
 @dataclass(frozen=True)
 class Stage:
-    """What one operator runs. Travels to the workers.
+    """The work of one operator. Travels to the workers.
 
     Attributes:
         plan: the whole plan.
@@ -56,7 +56,7 @@ class Stage:
 
     @property
     def schema(self) -> pa.Schema:
-        """What comes out of the operator, without the column for the report."""
+        """The schema of the operator's output, without the column for the report."""
         if self.sink is None:
             return EXCHANGE_SCHEMA
         return self.sink.schema.append(pa.field(MANIFEST_COLUMN, pa.string())) if self.backfill else self.sink.schema

@@ -1,4 +1,4 @@
-"""What Spark knows of an operator: a stateful processor that declares its state before anything else is imported.
+"""The processor that Spark sees of an operator: it declares its state before anything else is imported.
 
 Rule of this module: it imports next to nothing. For each operator of a query that starts, Spark starts a Python process
 only to hear what state there will be, and waits for it; what the operator runs is not needed for that. So it travels as
@@ -22,10 +22,10 @@ _PACKING: Final[Any] = CloudPickleSerializer()  # type: ignore[no-untyped-call]
 
 
 class GroupOperator(Protocol):
-    """What runs the tasks of a group."""
+    """The runner of a group's tasks."""
 
     def handle(self, number: int, rows: Iterator[Any], manifest: Any, wall_clock: int) -> "Iterator[pd.DataFrame]":
-        """What comes out, of the rows that have arrived for the group with that number, its state, and the time."""
+        """Yield the output for the rows that have arrived for the group with that number, its state, and the time."""
 
 
 class TaskOperator(StatefulProcessor):

@@ -63,7 +63,7 @@ class TaskRun:
 
     @property
     def keeps_state(self) -> bool:
-        """Whether it begins with what it has committed before."""
+        """True if the task begins with what it has committed before."""
         return bool(self.part.stores) and self.stage.settings.generation is not None
 
     def tables(

@@ -1,1 +1,1 @@
-"""Where the rows of several sinks go that one query writes."""
+"""Outputs for the rows of several sinks that one query writes."""

@@ -101,5 +101,5 @@ def _source_class(session: SparkSession) -> Any:
 
 
 def _has_catalog(session: SparkSession) -> bool:
-    """Whether another catalog takes the place of Spark's own; that of Unity Catalog will do as well as Delta's."""
+    """Return whether another catalog replaces Spark's own; Unity Catalog's will do as well as Delta's."""
     return session.conf.get(_CATALOG_CONF, None) not in (None, "builtin")

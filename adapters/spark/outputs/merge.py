@@ -117,7 +117,7 @@ class MergeOutput:
 
 
 def _newest(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """The newest change of each key. An operation that is no change feed's, which a value's own entry may be, fails."""
+    """Return the newest change of each key. An operation that no change feed has raises an error in Spark."""
     operation = F.col(_OPERATION)
     message = F.concat(F.lit("op is 'upsert' or 'delete', not "), F.coalesce(operation, F.lit("null")))
     known = F.when(operation.isin(_UPSERT, _DELETE), operation).otherwise(F.raise_error(message))

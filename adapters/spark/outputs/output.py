@@ -1,4 +1,4 @@
-"""Where the rows of a sink go: files, a format of Spark's, a table, a function.
+"""Outputs for the rows of a sink: files, a format of Spark's, a table, a function.
 
 Rule of this module: an output writes one micro-batch of one sink and knows nothing of the others. It may be told to
 write the same micro-batch again, because whatever dies before Spark has committed one is repeated; what becomes of the
@@ -39,7 +39,7 @@ class MicroBatch:
 
 
 class Output(Protocol):
-    """Where the rows of a sink go."""
+    """The output that the rows of a sink go to."""
 
     def check(self, sink: str, columns: pa.Schema, session: SparkSession) -> None:
         """Refuse, before anything starts, what cannot be written.
@@ -168,14 +168,14 @@ class FunctionOutput:
     function: Callable[[DataFrame, int], object]
 
     def check(self, sink: str, columns: pa.Schema, session: SparkSession) -> None:
-        """Nothing is known of a function."""
+        """Check nothing: a function may take any columns."""
 
     def write(self, rows: DataFrame, batch: MicroBatch) -> None:
         self.function(rows, batch.number)
 
 
 def output_of(sink: str, given: OutputLike) -> Output:
-    """What a user gave as an output.
+    """Return the output for what a user gave as one.
 
     Raises:
         ConfigurationError: it is neither an output nor a function.

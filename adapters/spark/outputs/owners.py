@@ -1,4 +1,4 @@
-"""Whose a checkpoint and a directory of files are: notes that keep one query's rows from another's.
+"""The owners of a checkpoint and of a directory of files: notes that keep one query's rows from another's.
 
 Rule of this module: a note is written before the first micro-batch, and what has micro-batches is never given another
 owner. The notes, both JSON, are::
@@ -91,7 +91,7 @@ def check_apart(files: CheckpointFiles, paths: Mapping[str, str]) -> None:
 
 
 def _noted(files: CheckpointFiles, place: str) -> Mapping[str, Any]:
-    """What a note says; nothing if there is none, or one that was not written to its end."""
+    """Return the content of a note; nothing if there is none, or it was not written to its end."""
     if not files.exists(place):
         return {}
     try:

@@ -44,7 +44,7 @@ _ROWS = 10_000
 
 
 class PackedSerde(Serde[Any]):
-    """What another serde writes, as bytes, although it is text."""
+    """The bytes that another serde writes, shown as bytes although they are text."""
 
     name = "packed"
 
@@ -59,7 +59,7 @@ class PackedSerde(Serde[Any]):
 
 
 class StoredRows(Protocol):
-    """How the entries of a store become rows. Travels to the workers."""
+    """The conversion of a store's entries to rows. Travels to the workers."""
 
     def to_table(self, batch: Batch) -> pa.Table:
         """Return the rows of the entries: their keys, values and timestamps."""
@@ -125,7 +125,7 @@ class CommittedStore:
 
     @property
     def spec(self) -> StoreSpec:
-        """What it is.
+        """The spec of the store.
 
         Raises:
             ConfigurationError: the query has no such store.
@@ -193,7 +193,7 @@ class CommittedStore:
         return [one for one in manifests if one.task_id.startswith(prefix)]
 
     def kept(self, manifests: Iterable[Manifest], key: bytes) -> Kept:
-        """What it has of a packed key; the files are read here, and no job of Spark's.
+        """Return what the store has of a packed key; the files are read here, without a job of Spark's.
 
         Args:
             manifests: what ``manifests`` gives.
@@ -215,7 +215,7 @@ class CommittedStore:
         return nothing
 
     def _kept_by(self, manifest: Manifest, key: bytes) -> Kept:
-        """What a task has of a key."""
+        """Return what a task has of a key."""
         spec = self.spec
         owner = task_of(manifest.application_id, manifest.task_id)
         with advising_of_files(owner, self.storage), Fetched(self.storage, manifest) as source:
@@ -285,7 +285,7 @@ def _shown(reader: Serde[Any]) -> Serde[Any]:
 
 
 def _packed(reader: Serde[Any]) -> Serde[Any]:
-    """The serde itself, under a name for which its column is of bytes if text of it would be taken for a value."""
+    """Return the serde, under a name that makes its column one of bytes if its text would be taken for a value."""
     return PackedSerde(reader) if reader.name == JSON.name else reader
 
 

@@ -1,4 +1,4 @@
-"""What filters of a query say of the keys that it wants to see.
+"""The range of keys that the filters of a query ask for.
 
 Rule of this module: it only narrows. Whatever it makes of filters holds all rows that pass them and maybe others, and
 Spark applies the filters again. Keys are compared as Spark does where their bytes are in the same order.
@@ -43,7 +43,7 @@ class _Range:
 
     @property
     def single(self) -> bool:
-        """Whether it is one value."""
+        """True if the range is a single value."""
         return self.start is not None and self.stop is not None and _after(self.start) == self.stop
 
 

@@ -26,7 +26,7 @@ _NUMBERS: Final = ("batch", "changes_from")
 
 @dataclass(frozen=True)
 class StateOptions:
-    """What a user has asked for.
+    """The options that a user has given.
 
     Attributes:
         checkpoint: the query's ``checkpointLocation``.

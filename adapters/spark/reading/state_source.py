@@ -1,4 +1,4 @@
-"""``spark.read.format("millpond")``: what a query's stores hold, and what has changed in them, as DataFrames.
+"""``spark.read.format("millpond")``: the content and the changes of a query's stores, as DataFrames.
 
 Rule of this module: it passes on. Options become arguments of a look (``millpond.adapters.inspect``), whose parts
 become Spark's partitions. Whatever is wrong with an option is found before a task runs. ``load`` fixes the micro-batch,
@@ -69,7 +69,7 @@ def _active(session: SparkSession) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class ReadRequest:
-    """What is to be read.
+    """The request of a reader.
 
     Attributes:
         schema: the columns.
@@ -85,7 +85,7 @@ class ReadRequest:
 
     @classmethod
     def by(cls, options: StateOptions) -> "ReadRequest":
-        """What options ask for.
+        """Return the request that options ask for.
 
         Raises:
             ConfigurationError: there is no such checkpoint, micro-batch or store, or the selection does not fit it.
@@ -124,7 +124,7 @@ class StateSource(DataSource):
             return self._asked.columns
 
     def reader(self, schema: T.StructType) -> DataSourceReader:
-        """What reads.
+        """Return the reader of the store.
 
         Raises:
             ConfigurationError: the user has given columns that are not those of the store.

@@ -16,7 +16,7 @@ pc: Any = _compute
 
 
 class Expression(ABC):
-    """What has a value for each row. Travels to the workers."""
+    """An expression with a value for each row. Travels to the workers."""
 
     @abstractmethod
     def of(self, rows: "Rows") -> Any:
@@ -45,7 +45,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Condition:
-    """What rows fulfill for which an expression is true. Travels to the workers."""
+    """The condition that an expression is true. Travels to the workers."""
 
     expression: Expression
 

@@ -1,4 +1,4 @@
-"""What the types of an input's columns must be, where topologies and verbs ask for the same.
+"""Checks of the types of an input's columns, where topologies and verbs ask for the same.
 
 Rule of this module: it looks at types alone and knows no DataFrame; a message begins with what its caller calls the
 place.
@@ -12,7 +12,7 @@ from millpond.errors import ColumnTypeError
 
 
 def leaf_types(path: str, type_: T.DataType) -> Iterator[tuple[str, T.DataType]]:
-    """What a type is made of in the end, each part with its path, such as ``items.element.price``.
+    """Yield the simple types that a type is made of, each with its path, such as ``items.element.price``.
 
     Args:
         path: the column's name; empty if the type is that of a whole row, whose columns then go by their own names.

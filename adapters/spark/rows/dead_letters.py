@@ -32,7 +32,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class ErrorHandling:
-    """What a query does about records that it cannot process. Travels to the workers.
+    """The handling of records that a query cannot process. Travels to the workers.
 
     Attributes:
         on_error: the policy.
@@ -51,7 +51,7 @@ class ErrorHandling:
     unit: TimeUnit
 
     def box(self, where: str, attempt: Attempt, words: RecordWords | None = None) -> "DeadLetterWriter":
-        """What a worker keeps of the records that a task, or the reader of a part of an input, leaves out.
+        """Return the writer of the records that a task, or the reader of a part of an input, leaves out.
 
         Args:
             where: which task or part.

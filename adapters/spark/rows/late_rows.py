@@ -136,7 +136,7 @@ class LateBox:
 
 
 def as_json(read: Callable[[list[Any]], pa.Table], packed: Sequence[Any]) -> list[str | None]:
-    """What ``read`` makes of each as JSON; None for None, and for what cannot be shown, which the packed bytes have."""
+    """Return each as JSON by ``read``; None for None, and for what cannot be shown except as packed bytes."""
     present = [one for one in packed if one is not None]
     try:
         shown: list[str | None] = list(json_rows(read(present), len(present)))

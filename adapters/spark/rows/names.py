@@ -13,7 +13,7 @@ def named(column: str) -> Column:
 
 
 def written(column: str) -> str:
-    """What stands for the column of that name where Spark reads an expression."""
+    """Return a column's name as Spark reads it in an expression."""
     return column if column.isidentifier() else _quoted(column)
 
 

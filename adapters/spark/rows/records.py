@@ -31,7 +31,7 @@ from millpond.stores.encoding.serdes import BYTES, Serde
 
 @dataclass(frozen=True)
 class Source:
-    """How the records of one source topic are read. Travels to the workers.
+    """The way in which the records of one source topic are read. Travels to the workers.
 
     Attributes:
         topic: the topic.
@@ -57,7 +57,7 @@ class Source:
 
     @property
     def decoder(self) -> Decoder:
-        """How the columns key and value become what processors see."""
+        """The decoder that turns the columns key and value into what processors see."""
         key_serde = self.key_serde if self.decode_key else None
         return Decoder(self.topic, key_serde, self.value_serde, self.key, self.value, REMEDY)
 
@@ -72,7 +72,7 @@ class Source:
         return 1
 
     def reader(self, split: int, keep_letter: KeepLetter | None = None) -> "RecordReader":
-        """A reader for one split; ``keep_letter`` takes the records that it leaves out, if they are to be kept."""
+        """Return a reader for one split; ``keep_letter`` takes the records that it leaves out, if they are kept."""
         return RecordReader(self, split, keep_letter)
 
 
@@ -94,7 +94,7 @@ class RecordReader:
         return self._unusable.skipped
 
     def usable(self, table: pa.Table) -> pa.Table:
-        """The records of the next rows but for those that are unusable for another reason than the serde of their keys.
+        """Return the usable records of the next rows; keys that their serde cannot read are left in.
 
         Raises:
             RecordError: a record is unusable, and the policy is to fail.
@@ -204,7 +204,7 @@ def _attempt(operation: Callable[[Any], Any], entries: Iterable[Any], refused: l
 
 
 def _decode(reader: Serde[Any] | None, column: list[Any]) -> tuple[list[Any], list[int]]:
-    """What the serde reads, and the positions that it cannot read; the column as it is without a serde."""
+    """Return what the serde reads, and the positions that it cannot read; the column as it is without a serde."""
     refused: list[int] = []
     return (column if reader is None else list(_attempt(reader.deserialize, column, refused))), refused
 

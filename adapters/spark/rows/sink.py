@@ -55,7 +55,7 @@ _TIMES: Final = frozenset(("timestamp", "window_start", "window_end"))
 
 
 class SinkColumns(SinkTables, Protocol):
-    """How the records of a sink become rows of a DataFrame. Travels to the workers."""
+    """The conversion of a sink's records to rows of a DataFrame. Travels to the workers."""
 
     @property
     def ddl(self) -> str:
@@ -129,7 +129,7 @@ class Sink:
         return pa.Table.from_arrays(made, schema=self.schema)
 
     def _taken(self, records: Records, field: Any, first: int | None) -> Any:
-        """A column of the sink that the records already have, in the very type; None if there is no such column."""
+        """Return the sink's column if the records have it already, in the very type; None otherwise."""
         if not isinstance(records, Columns) or (first is not None and field.name in CHANGE_COLUMNS):
             return None
         if field.name == "timestamp":
@@ -235,7 +235,7 @@ def arrow_schema(columns: T.StructType) -> pa.Schema:
 
 
 def type_named(type_: pa.DataType) -> str:
-    """What Spark calls a type."""
+    """Return Spark's name of a type."""
     name: str = from_arrow_type(type_, prefer_timestamp_ntz=True).simpleString()
     return name
 
@@ -258,7 +258,7 @@ def parsed(owner: ColumnsOwner, ddl: str | T.StructType) -> tuple[T.StructType, 
 
 
 def _flat(entries: Sequence[Any], reader: Serde[Any]) -> Sequence[Any]:
-    """The entries as their column takes them: plain if the serde has a Spark type of its own, else serialized."""
+    """Return the entries as their column takes them: plain if the serde has a type in Spark, else serialized."""
     if reader.name == "json":
         return [None if entry is None else reader.serialize(entry).decode() for entry in entries]
     if reader.name in _TYPES or reader.name == "bytes" or isinstance(reader, StructSerde):

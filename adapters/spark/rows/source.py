@@ -1,4 +1,4 @@
-"""Which columns of an input DataFrame make a topic's records, and how they are read.
+"""The columns of an input DataFrame that make a topic's records, and the way in which they are read.
 
 Rule of this module: everything that can be known from the schema is checked here, in the driver, before the query
 starts. A column whose type is the serde's own is taken as it is; a binary column holds what the serde wrote (as from

@@ -3,7 +3,7 @@
 Rule of this module: it reads what Spark has committed and changes nothing, so the query may keep running.
 
 Spark's own reader of state looks for a checkpoint below the path as URIs write it, such as ``a%20checkpoint``, and does
-not find one whose path URIs write in another way. Such a one is read without it.
+not find one whose path URIs write in another way. Such a checkpoint is read without it.
 """
 
 import json
@@ -87,7 +87,7 @@ class Checkpoint:
         return last, [manifest for manifests in held.values() for manifest in manifests]
 
     def held(self) -> tuple[int | None, dict[int, list[Manifest]]]:
-        """What ``newest`` gives, by the number of the operator.
+        """Return what ``newest`` returns, by the number of the operator.
 
         Raises as ``newest``.
         """
@@ -147,7 +147,7 @@ class Checkpoint:
 
     @property
     def _escaped(self) -> bool:
-        """Whether Spark's reader of state does not find it."""
+        """True if Spark's reader of state does not find the checkpoint."""
         return _ESCAPED.search(self.location) is not None
 
     def _operators(self) -> list[int]:

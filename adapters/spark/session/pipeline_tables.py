@@ -56,7 +56,7 @@ def _tables(rows: DataFrame) -> dict[str, _Table]:
 
 
 def _relation(rows: DataFrame) -> Any:
-    """What Spark is sent of rows."""
+    """Return the relation that Spark is sent for rows."""
     untyped: Any = rows
     return untyped._plan.plan(untyped.sparkSession.client)
 

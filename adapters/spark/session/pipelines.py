@@ -32,7 +32,7 @@ def check_asking() -> None:
     """Refuse a PySpark whose query functions of pipelines may ask Spark about nothing, in whichever way.
 
     Raises:
-        ConfigurationError: it is such a one.
+        ConfigurationError: this PySpark is one of these.
     """
     if find_spec("pyspark.pipelines.block_connect_access") is not None:
         raise SparkSessionError(
@@ -67,13 +67,13 @@ def analyzing(session: SparkSession) -> Iterator[None]:
 
 
 def _contexts(session: SparkSession) -> list[tuple[str, Any]]:
-    """What requests of this thread carry; nothing in a classic session."""
+    """Return the contexts that requests of this thread carry; nothing in a classic session."""
     contexts: list[tuple[str, Any]] = getattr(_thread_local(session), "user_context_extensions", [])
     return contexts
 
 
 def _thread_local(session: SparkSession) -> Any:
-    """What the client of Spark Connect keeps for this thread; None in a classic session."""
+    """Return the thread's state in the client of Spark Connect; None in a classic session."""
     return None if hasattr(session, "sparkContext") else getattr(session.client, "thread_local", None)
 
 

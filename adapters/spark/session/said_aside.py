@@ -1,4 +1,4 @@
-"""What Spark's processes say, kept off the terminal.
+"""The messages of Spark's processes, kept off the terminal.
 
 Rule of this module: a process keeps the standard error that it is started with, so only what starts in here is quiet.
 That is Spark's JVM, which hands its own on to all Python workers.

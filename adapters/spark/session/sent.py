@@ -1,4 +1,4 @@
-"""What is sent to the Python processes that Spark starts, and how errors leave them.
+"""Functions that are sent to the Python processes that Spark starts, and the errors that leave them.
 
 Rule of this module: it imports next to nothing, as each such process imports it. A worker that never opens the storage
 knows none of its secrets, but may have to report an error that quotes one. So whatever is sent takes the secrets in use
@@ -56,5 +56,5 @@ class Sent:
 
 
 def in_workers(rows: "DataFrame", function: ArrowFunction, columns: "str | StructType") -> "DataFrame":
-    """What a function makes of rows, in workers: ``mapInArrow``, with errors that show no secret."""
+    """Return the rows that a function makes of rows in workers: ``mapInArrow``, with errors that show no secret."""
     return rows.mapInArrow(Sent(function), columns)

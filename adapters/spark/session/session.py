@@ -1,4 +1,4 @@
-"""What Millpond needs from the Spark session, as it is checked before a query starts; ``configure`` sets it.
+"""Millpond's needs of the Spark session, checked before a query starts; ``configure`` sets them.
 
 Rule of this module: it looks at the session only, never at a topology, and is the only one that knows Spark Connect,
 whose sessions have no JVM. Workers run in every query; state-store provider, blobs and shuffle partitions matter only
@@ -203,7 +203,7 @@ def _cores(session: SparkSession) -> int | None:
 
 
 def _parallelism(session: SparkSession) -> int:
-    """How many tasks run at once, as far as Spark knows by now: the cores of a local session, or of the executors.
+    """Return how many tasks run at once, as far as Spark knows: the cores of a local session, or of the executors.
 
     Spark divides a range by this number, and a plan tells it to all kinds of sessions without running anything.
     """
@@ -280,7 +280,7 @@ def _check_driver(session: SparkSession) -> None:
 
 
 def _py_files() -> list[str]:
-    """What ``--py-files`` has brought, and what was added since, where the driver runs."""
+    """Return the paths of ``--py-files``, and of files added since, where the driver runs."""
     place = SparkFiles.getRootDirectory()
     return [one for one in sys.path if one.startswith(place)]
 

@@ -1,4 +1,4 @@
-"""What a user writes for a verb, checked where it is written down.
+"""The arguments of verbs, checked where the user writes them.
 
 Rule of this module: it turns arguments into what verbs take and runs nothing.
 """
@@ -59,7 +59,7 @@ def columns_of(call: AggregateCall) -> list[Any]:
 
 
 def argument_of(rows: DataFrame, name: str, call: AggregateCall) -> Column | None:
-    """What rows bring for a call: null where they do not count; None if they bring nothing.
+    """Return the column that rows bring for a call, null where they do not count; None if they bring nothing.
 
     Raises:
         ConfigurationError: the column is missing, or the condition is none.

@@ -24,7 +24,7 @@ from millpond.errors import StreamingOrStaticError
 
 @dataclass(frozen=True)
 class Backfill:
-    """What a user says of a backfill of verbs.
+    """The settings of a backfill of verbs.
 
     Attributes:
         complete: a static DataFrame any row of which says that no row follows; None if streams go on in time.
@@ -96,7 +96,7 @@ def check_storable(name: str, columns: T.StructType) -> None:
 
 
 def to_results(blobs: DataFrame, columns: T.StructType) -> DataFrame:
-    """What leaves an operator in a backfill, as it is written: the columns of the results, and manifests."""
+    """Return the output of an operator in a backfill as it is written: the columns of the results, and manifests."""
     fields = [T.StructField(column.name, column.dataType) for column in columns]
     beside = T.StructType([*fields, T.StructField(MANIFEST_COLUMN, T.StringType())])
     packed = traveling(beside)

@@ -1,4 +1,4 @@
-"""What lies between the result of a verb and an input of the next one, as Spark's plan tells it.
+"""The way between the result of a verb and an input of the next one, as Spark's plan tells it.
 
 Rule of this module: it reads plans, and remembers the results of the verbs of one ``Millpond``; whether verbs share an
 operator is decided in ``sharing``.
@@ -35,7 +35,7 @@ class Results:
         self._told: dict[str, str] = {}
 
     def told(self, name: str) -> str | None:
-        """What is to say of the operator of a verb; None for nothing."""
+        """Return what is to be said of the operator of a verb; None for nothing."""
         return self._told.get(name)
 
     def tell(self, name: str, shared: Shared) -> None:

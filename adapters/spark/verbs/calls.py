@@ -74,7 +74,7 @@ def _shown(argument: str) -> str:
 
 
 def _arguments(renamed: Mapping[str, str]) -> Arguments:
-    """What is known of arguments.
+    """Return how arguments are shown, and compared with earlier ones.
 
     Args:
         renamed: by the names that columns had, those that they have now.
@@ -95,13 +95,13 @@ def seconds_of(rows: DataFrame, calls: Mapping[str, AggregateCall]) -> dict[str,
 
 
 def conditions_of(rows: DataFrame, calls: Mapping[str, AggregateCall]) -> dict[str, str]:
-    """The conditions of the calls as they are kept: text as it was given, so that a message has what can be written."""
+    """Return the conditions of the calls as they are kept: text as it was given, so that messages can quote it."""
     given: dict[str, Any] = {name: call.where for name, call in calls.items() if call.where is not None}
     return {name: Expression.of(rows, where).kept for name, where in given.items()}
 
 
 class CallStates(NamedTuple):
-    """What is known of the states of calls.
+    """The states of calls: their places, and the rows that they count.
 
     Attributes:
         slots: where in the state of a verb they are; None if it begins with this run.
@@ -129,7 +129,7 @@ def check_added(added: object) -> None:
 
 
 def added_calls(added: Collection[str] | Mapping[str, Begin], verb: str) -> Collection[str] | Mapping[str, int | None]:
-    """What a user has added, with times in microseconds.
+    """Return the calls that a user has added, with times in microseconds.
 
     Raises:
         ConfigurationError: something is no moment.
@@ -149,7 +149,7 @@ def histories_in(added: Collection[str] | Mapping[str, Begin]) -> dict[str, Data
 def call_states(
     run: VerbRun, rows: Reading, calls: Calls, changes: CallChanges, name: str, store: str = STORE
 ) -> CallStates:
-    """Where in the state of a verb those of its calls are, and since when.
+    """Return the places of the calls' states in the state of a verb, and since when they count.
 
     Args:
         run: the verb.
@@ -212,7 +212,7 @@ def _check_unknown(verb: str, store: StoreShape, name: str) -> None:
 
 
 def past_rows(plan: Plan, verb: Verb, calls: RowAggregate, states: StateSerde, places: tuple[int, ...]) -> PastRows:
-    """What is folded into the state of an aggregate.
+    """Return what is folded into the state of an aggregate.
 
     Args:
         plan: what runs.
@@ -227,7 +227,7 @@ def past_rows(plan: Plan, verb: Verb, calls: RowAggregate, states: StateSerde, p
 
 
 def filling(verb: str, states: CallStates, sow: Sow) -> Filling:
-    """What evolves with the state of a verb: the places of results that got, or are to get, the rows so far.
+    """Return how the state of a verb evolves: the places of results that got, or are to get, the rows so far.
 
     Args:
         verb: the verb's name.
@@ -294,7 +294,7 @@ class StatesOfCalls:
         check_added(self.added)
 
     def begin(self, name: str, inputs: Sequence[RowInput]) -> Packing:
-        """How the rows of the verb are packed, once its state is known to be of rows of their kind.
+        """Return the packing of the verb's rows, once its state is known to be of rows of their kind.
 
         Raises what ``VerbStart`` raises.
 
@@ -330,7 +330,7 @@ class StatesOfCalls:
     def filling(
         self, verb: Verb, *, time: str | Column, order: str | Column | None, window: Windows | None, expires: bool
     ) -> Callable[[Plan], Filling] | None:
-        """What the state gets once it is carried over, as ``filling_of`` says.
+        """Return what the state gets once it is carried over, as ``filling_of`` says.
 
         Raises:
             ConfigurationError, StateConflictError: as it does.
@@ -377,7 +377,7 @@ def filling_of(
     window: Windows | None,
     expires: bool,
 ) -> Callable[[Plan], Filling] | None:
-    """What the state of an aggregate gets once it is carried over, for a plan; None for nothing, ever.
+    """Return the function that gives what an aggregate's state gets once it is carried over; None for nothing, ever.
 
     Args:
         run: the verb on its way.

@@ -1,4 +1,4 @@
-"""What lies between two DataFrames, as far as Arrow can evaluate it: selected columns and conditions.
+"""Selected columns and conditions between two DataFrames, as far as Arrow can evaluate them.
 
 Rule of this module: Spark has analyzed the plan, and only what it means is read; what is not listed here is refused,
 and stays with Spark. Nothing is listed whose answer could differ from Spark's.
@@ -62,7 +62,7 @@ def plans_down(plan: Any) -> Iterator[Any]:
 
 
 def selected(plan: Any, source: Any) -> Selected:
-    """What a plan selects from another one below it.
+    """Return what a plan selects from another one below it.
 
     Raises:
         NotInArrowError: there is something between the two that Arrow does not evaluate.
@@ -172,7 +172,7 @@ def _arithmetic(name: str) -> Callable[[Any, Sequence[Expression]], Expression]:
 
 
 def _literal(expression: Any) -> Expression:
-    """What is the same for all rows, and so is evaluated now."""
+    """Return the value that is the same for all rows, evaluated now."""
     type_ = _arrow_type(expression)
     try:
         value = expression.eval(None)

@@ -44,7 +44,7 @@ class Expression(NamedTuple):
 
     @classmethod
     def of(cls, frame: DataFrame, column: str | Column) -> Self:
-        """What a user gave, for a DataFrame that has it."""
+        """Return the expression that a user gave, for a DataFrame that has its columns."""
         if isinstance(column, str):
             return cls(column)
         before, after = _NAME_OF_CALL
@@ -60,7 +60,7 @@ class Expression(NamedTuple):
 
     @classmethod
     def of_kept(cls, text: str) -> Self:
-        """What is kept so."""
+        """Return the expression that was kept as this text."""
         found = _KEPT.fullmatch(text)
         assert found is not None
         return cls(found["text"], found["release"])
@@ -87,7 +87,7 @@ class Expression(NamedTuple):
 
 
 def _stays_without(frame: DataFrame, name: str, column: Column) -> bool:
-    """Whether a column that is called so is a literal, which is called as the column is: then it needs no column."""
+    """Return whether a column of this name is a literal, which is named like the column: then it needs no column."""
     try:
         frame.drop(name).select(column)
     except AnalysisException:
@@ -106,7 +106,7 @@ def name_of(parameter: str, expression: Expression) -> str:
 
 
 def kept_in(names: Iterable[str]) -> dict[str, Expression]:
-    """What the columns of such a schema say, by parameter."""
+    """Return the expressions that the names of a kept schema hold, by parameter."""
     found = {}
     for name in names:
         parameter = _PARAMETER.fullmatch(name)

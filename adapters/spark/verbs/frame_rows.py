@@ -56,7 +56,7 @@ class FrameRows:
 
     @property
     def told(self) -> Feed | None:
-        """What verbs have noted of the change feed that these are; None if no verb has made them one."""
+        """The change feed that the rows are, as noted by the verb that made it; None for other rows."""
         return self.feed
 
     @property
@@ -66,19 +66,19 @@ class FrameRows:
 
     @property
     def remedy(self) -> str:
-        """How a user renames or drops columns."""
+        """The line with which a user renames or drops columns."""
         return REMEDY
 
     def zoned(self, time: str | Column) -> str:
-        """How a user makes a column one of moments."""
+        """Return the line with which a user makes a column one of moments."""
         return f"F.col({time!r}).cast('timestamp')"
 
     def upserts(self, op: str | Column, added: Sequence[str | Column] = ()) -> str:
-        """How a user takes the upserts of a change feed as rows that stay."""
+        """Return the line with which a user takes the upserts of a change feed as rows that stay."""
         return f".where(\"{op} = 'upsert'\").drop({', '.join(map(repr, [op, *added]))})"
 
     def as_rows(self, op: str | Column) -> str:
-        """How a user takes the changes of a feed as rows."""
+        """Return the line with which a user takes the changes of a feed as rows."""
         return f".drop({op!r})"
 
     def column(self, name: str) -> str | Column:
@@ -115,13 +115,13 @@ class FrameRows:
         return [column for column in self.names if column not in apart]
 
     def time(self, time: str | Column, result: Collection[str] = ()) -> InputTime:
-        """What is known of a column of times; ``result`` has the columns that the verb's result has."""
+        """Return what is known of a column of times; ``result`` has the columns that the verb's result has."""
         known = time_of(self.frame, time, result)
         gone = None if self.feed is None else self.feed.gone(None, time)
         return known if gone is None else replace(known, bound=max(known.bound, time_of(self.frame, gone.time).bound))
 
     def operations(self, op: str | Column | None) -> str | Column | None:
-        """What says which rows are deletes: what is given, or else the column of the change feed that these are."""
+        """Return the column that tells deletes: the given one, or else that of the change feed that the rows are."""
         return op if op is not None or self.feed is None else self.feed.op
 
     def read(
@@ -198,7 +198,7 @@ class FrameRows:
         op: str | Column,
         order: str | Column | None,
     ) -> RowInput:
-        """What an aggregate reads of a change feed, as Spark evaluates it."""
+        """Return the input that an aggregate reads of a change feed, as Spark evaluates it."""
         rows = self.frame
         check_undirected("the order", order)
         found = {name: argument_of(rows, name, call) for name, call in calls.items()}
@@ -243,7 +243,7 @@ class FrameRows:
         calls: Mapping[str, AggregateCall],
         order: str | Column | None,
     ) -> tuple[RowInput, Mapping[str, str]]:
-        """What a verb reads that shows rows beside results of calls, whose arguments Spark evaluates."""
+        """Return the input of a verb that shows rows beside results of calls; Spark evaluates the calls' arguments."""
         columns = hidden_arguments(calls, values)
         found = {column: argument_of(self.frame, result, calls[result]) for result, column in columns.items()}
         made = {column: argument for column, argument in found.items() if argument is not None and column not in values}
@@ -301,7 +301,7 @@ def _as_one(order: str | Column | Sequence[str | Column] | None) -> str | Column
 
 
 def _listed(order: str | Column | Sequence[str | Column] | None) -> Sequence[Any]:
-    """What an order has: the columns of a list, or else what was given, right or wrong."""
+    """Return the columns of an order: those of a list, or else what was given, right or wrong."""
     if isinstance(order, list | tuple) and order:
         return order
     return [] if order is None else [order]

@@ -109,7 +109,7 @@ class RowInput:
 
     @property
     def expressions(self) -> Mapping[str, Expression]:
-        """What the user gave for its time, operations and order, by the parameters as they are written."""
+        """The user's expressions for time, operations and order, by the parameters as they are written."""
         if self.given is not None:
             return self.given
         columns = {"time": self.time, "op": self.op, "order": self.order}
@@ -121,18 +121,18 @@ class RowInput:
 
     @property
     def in_order(self) -> bool:
-        """Whether the feed's order decides among rows of one key and time."""
+        """True if the feed's order decides among rows of one key and time."""
         keys = self.keys if self.grouping is None else self.grouping.common
         return self.order is None and self.feed is not None and self.feed.orders(keys)
 
     @property
     def in_turn(self) -> bool:
-        """Whether each change of a key replaces the one before it, by the feed's order."""
+        """True if each change of a key replaces the one before it, by the feed's order."""
         return self.order is None and self.feed is not None and self.feed.in_turn(self.keys, self.op)
 
     @property
     def ordered(self) -> bool:
-        """Whether something of the user's decides among rows of one key and time."""
+        """True if an order given by the user decides among rows of one key and time."""
         return self.order is not None
 
     @property
@@ -222,13 +222,13 @@ class RowInput:
         return F.when(deleted, micros(self.role, self.frame, self.went(self.gone))).otherwise(times)
 
     def went(self, gone: Gone) -> Column:
-        """When rows went that are deletes, as a time of the kind of all rows."""
+        """Return the times at which deleted rows went, of the kind of all rows' times."""
         kind = T.TimestampType() if self.times == INSTANT else T.TimestampNTZType()
         went = named(gone.time)
         return went if self.field(gone.time).dataType == kind else went.cast(kind)
 
     def _ordered(self) -> DataFrame:
-        """What decides among rows of one key and time, as the only column."""
+        """Return the order among rows of one key and time, as the only column."""
         assert self.order is not None
         return self.frame.select(column_of(self.order).alias(ORDER))
 

@@ -40,7 +40,7 @@ class Described(Reading, Protocol):
 
 @dataclass(frozen=True)
 class ColumnChanges:
-    """What a user declares about columns that were different in an earlier run.
+    """The user's declarations about columns that were different in an earlier run.
 
     Attributes:
         renamed: the new name of each old one.
@@ -103,7 +103,7 @@ class KeptSchemas(Packing):
             self._note(place, kept_as({**before, **now}), renamed)
 
     def keys(self, rows: Reading) -> KeyCodec:
-        """How the keys of one of the inputs are packed; their names and types are kept with the state.
+        """Return the codec of an input's keys; their names and types are kept with the state.
 
         Raises:
             StateConflictError: the state has keys of other columns, or of other types.
@@ -111,7 +111,7 @@ class KeptSchemas(Packing):
         return self._fixed(rows, Beside.KEY, packed_key(rows))
 
     def rows(self, rows: Reading) -> Schemas:
-        """The schemas of the rows of one of the inputs, with that of now as the newest; they are kept with the state.
+        """Return the schemas of an input's rows, the newest one last; they are kept with the state.
 
         Raises:
             StateConflictError: the state has rows that cannot be read with these columns.
@@ -119,7 +119,7 @@ class KeptSchemas(Packing):
         return self._evolved(rows.role, rows.schema(rows.values)) if self._stores(rows) else super().rows(rows)
 
     def foreign(self, rows: Reading) -> KeyCodec | None:
-        """How the foreign keys of one of the inputs are packed, if it has some.
+        """Return the codec of an input's foreign keys, if it has some.
 
         Raises:
             StateConflictError: the state has foreign keys of other columns, or of other types.
@@ -127,7 +127,7 @@ class KeptSchemas(Packing):
         return self._fixed(rows, Beside.FOREIGN, rows.key_schema(rows.foreign)) if rows.foreign else None
 
     def order(self, rows: Reading) -> KeyCodec | None:
-        """How what decides among rows of one key and time is packed, if there is such a column.
+        """Return the codec of the order among rows of one key and time, if there is one.
 
         Raises:
             ConfigurationError: it has no order.
@@ -254,7 +254,7 @@ class KeptSchemas(Packing):
         return self.by_place[place]
 
     def _as_before(self, what: Beside, before: pa.Schema, columns: pa.Schema) -> str:
-        """What to write where columns that are fixed have other types, or are more or fewer."""
+        """Return the line to write where columns that are fixed have other types, or are more or fewer."""
         types = dict(zip(before.names, key_kinds(before), strict=True))
         cast = [name for name, kind in zip(columns.names, key_kinds(columns), strict=True) if types.get(name) != kind]
         if set(columns.names) != set(before.names) or not cast:
@@ -267,11 +267,11 @@ class KeptSchemas(Packing):
 
     @property
     def _begin_anew(self) -> str:
-        """What to write for a verb that is to go on without its state."""
+        """The line to write for a verb that is to go on without its state."""
         return f"give the verb another name, and drop the old one: {declaration(None, dropped=[self.name])}"
 
     def _rows_along(self, what: Beside) -> str:
-        """What to write for a verb that has another key, and is to begin with the rows of its state."""
+        """Return the line to write for a verb that has another key, and is to begin with the rows of its state."""
         if what is not Beside.KEY:
             return ""
         rekeyed = declaration(None, rekeyed={"<the other name>": self.name})

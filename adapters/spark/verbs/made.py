@@ -1,4 +1,4 @@
-"""What all verbs of one ``Millpond`` share: who runs them, which of them there are, and what can be read of them.
+"""The verbs of one ``Millpond``: their runner, the verbs made so far, and the reading of their state.
 
 Rule of this module: it knows no verb by name.
 """
@@ -61,7 +61,7 @@ class MadeVerbs:
         return as_html("Millpond", facts(self._runner.job), HEAD, rows)
 
     def backfill(self, *, complete: DataFrame | None = None, results: str | None = None) -> Self:
-        """The same Millpond for inputs that have an end; streaming queries then begin with the state that they leave.
+        """Return a Millpond for inputs that have an end; streaming queries then begin with the state that they leave.
 
         Each verb that is called on what this returns, with static DataFrames, runs at once, and once: results and state
         are written to durable files, and one record makes them count. The same call on the Millpond itself, with
@@ -150,7 +150,7 @@ class MadeVerbs:
         print(explained(self._accounts.values(), self._runner.results.told))
 
     def plan(self, checkpoint: str) -> EvolutionPlan:
-        """What becomes of the verbs that this object has made if their query is started at a checkpoint, as it is.
+        """Return what becomes of the verbs made so far if their query is started at a checkpoint, as the checkpoint is.
 
         Make the verbs as for the start, all that the query runs; nothing is started, and nothing is changed. The
         checkpoint is read without Spark. What is printed is a table, and the line to write if something has to be.
@@ -218,7 +218,7 @@ class MadeVerbs:
         return self._runner.job.late_rows(name)
 
     def advise_grace(self, verb: str, *, rows: int | None = None) -> GraceAdvice:
-        """What longer graces would cost a verb in rows, by the rows that it has left out so far for their time.
+        """Return what longer graces would cost a verb in rows, by the rows that it has left out so far for their time.
 
         Each of the graces is with what the verb adds for its inputs, as the column ``needed`` of ``late_rows`` is. What
         any grace costs, also in wrong results and in state, is told by ``Pond.advise_grace`` of rows as they arrived.
@@ -249,7 +249,7 @@ class MadeVerbs:
         until: Instant | str | None = None,
         shown: int = 20,
     ) -> Verification:
-        """What is not the same in rows that a query has written, and in what the same verbs make of static DataFrames.
+        """Return the differences between rows that a query has written and rows of the same verbs on static DataFrames.
 
         A row that came too late, a version that came after its left row had come out, a file that was written twice: it
         shows here. Nothing is written, and no state is read or changed.
@@ -290,7 +290,7 @@ class MadeVerbs:
         evolution: Evolution | None = None,
         shown: int = 20,
     ) -> WhatIf:
-        """What changed code would have made of the rows that a query has read, in results and state.
+        """Return what changed code would have made of the rows that a query has read, in results and state.
 
         The query is forked as it was after an earlier micro-batch, twice. The code of now goes on at one fork and the
         changed code at the other, over the same rows, micro-batch by micro-batch as the query has read them since. The
@@ -355,7 +355,7 @@ class MadeVerbs:
         return twin
 
     def _start(self, renamed: Mapping[str, str] | None, dropped: Collection[str]) -> VerbStart:
-        """What begins a verb with what the user declares of its inputs' columns."""
+        """Return the start of a verb, with what the user declares of its inputs' columns."""
         return VerbStart(self._runner, ColumnChanges(renamed or {}, dropped))
 
     def _made(self, verb: str) -> tuple[VerbRun, Verb]:

@@ -43,7 +43,7 @@ def renamed_results(calls: Collection[str], renamed: Mapping[str, str]) -> dict[
 def column_changes(
     calls: Collection[str], renamed: Mapping[str, str], dropped: Collection[str], values: Collection[str]
 ) -> ColumnChanges:
-    """What is declared of columns, among them the hidden ones with arguments of calls.
+    """Return the declarations of columns, among them the hidden ones with arguments of calls.
 
     Args:
         calls: the names of the results.
@@ -78,7 +78,7 @@ class _KeptCalls:
         check_added(self.added)
 
     def begin(self, name: str, inputs: Sequence[RowInput]) -> Packing:
-        """How the rows of the verb are packed.
+        """Return the packing of the verb's rows.
 
         Raises what ``VerbStart`` raises.
         """

@@ -1,6 +1,6 @@
-"""What becomes of the verbs of a ``Millpond`` if their query is started: read from its checkpoint, without Spark.
+"""The plan of a start: what becomes of a ``Millpond``'s verbs, read from the query's checkpoint without Spark.
 
-Rule of this module: it reads, and starts nothing; what is compared with what is up to ``verb_plan``.
+Rule of this module: it reads, and starts nothing; ``verb_plan`` compares.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ def asked_verb(plan: Plan, keys: Sequence[str]) -> AskedVerb:
 
 
 def planned(job: Job, checkpoint: str, asked: Mapping[str, AskedVerb]) -> EvolutionPlan:
-    """What becomes of verbs.
+    """Return what becomes of verbs at a start.
 
     Args:
         job: theirs, as a whole.
@@ -52,7 +52,7 @@ def planned(job: Job, checkpoint: str, asked: Mapping[str, AskedVerb]) -> Evolut
 
 
 def _held(location: str) -> HeldState | None:
-    """What a checkpoint holds; None before its first micro-batch."""
+    """Return what a checkpoint holds; None before its first micro-batch."""
     if not SparkCheckpoint.exists(location):
         return None
     checkpoint = SparkCheckpoint.at(location, _WORKERS)

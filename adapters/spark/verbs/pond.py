@@ -152,7 +152,7 @@ class Millpond(JoinVerbs):
         renamed: Mapping[str, str] | None = None,
         dropped: Collection[str] = (),
     ) -> DataFrame:
-        """A change feed made a table: without what repeats the row that a key has, and without what comes too late.
+        """Make a table of a change feed: leave out changes that repeat a key's row, or that come too late.
 
         Args:
             rows: each sets what its key has from its time on, or deletes it.

@@ -120,7 +120,7 @@ class VerbStart:
     run: VerbRun = field(init=False)
 
     def __call__(self, name: str, inputs: Sequence[RowInput]) -> Packing:
-        """How the rows of a verb on these inputs are packed.
+        """Begin a verb on these inputs, and return the packing of its rows.
 
         Raises what ``VerbRunner.verb`` raises.
         """

@@ -1,4 +1,4 @@
-"""How verbs of a chain become one DataFrame: the inputs that come from outside, and the operator that the verbs share.
+"""The DataFrame of verbs of a chain: the inputs that come from outside, and the operator that the verbs share.
 
 Rule of this module: it starts nothing and checks nothing. It takes what others have checked: that each verb is one
 sub-topology in as many partitions as the others, and that rows which one makes of another's stay in their task.
@@ -63,7 +63,7 @@ class SharedVerb:
         return part.sources
 
     def sharing(self, places: Mapping[str, int], shift: int) -> SharingVerb:
-        """The verb in an operator whose verbs have these places, with ``shift`` added to the numbers of its inputs."""
+        """Return the verb as part of an operator: ``places`` of its verbs, ``shift`` for the numbers of the inputs."""
         last = places[self.name] == len(places) - 1
         runs = self.flow.runs
         (stage,) = runs.stages(self.settings, self.sink, {})
@@ -88,12 +88,12 @@ class SharedFlow:
 
     @property
     def operator(self) -> SharedOperator:
-        """What runs them."""
+        """The operator that runs the verbs."""
         places = {verb.name: place for place, verb in enumerate(self._verbs)}
         return SharedOperator([verb.sharing(places, shift) for verb, shift in self._shifted])
 
     def senders(self) -> Iterator[tuple[SharedVerb, str, MapSide]]:
-        """What makes blobs of each input that comes from outside: whose it is, its topic, and that."""
+        """Yield, for each input from outside, its verb, its topic, and the sender that makes blobs of it."""
         tells_time = any(verb.flow.runs.one_clock for verb in self._verbs)
         for verb, shift in self._shifted:
             for topic in verb.topics:

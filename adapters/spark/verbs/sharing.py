@@ -1,12 +1,12 @@
-"""Which verbs of a chain share an operator.
+"""The choice of the verbs of a chain that share an operator.
 
 A verb shares the operator of the verb before it if both are by the same columns, Arrow evaluates what lies between, and
 the time of the one is a time of the other, or of no account. Then no shuffle, no Python process of its own and no
 commit of Spark's lies between them. One that has begun in an operator of its own stays there, and one that has begun in
 a shared one, too, since Spark's checkpoint knows operators by their number.
 
-Rule of this module: it decides, and starts nothing. What lies between two verbs it is told (``between``). Whatever it
-does not know for certain, it leaves to Spark.
+Rule of this module: it decides, and starts nothing. ``between`` tells it what lies between two verbs. What it does
+not know for certain, it leaves to Spark.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -28,7 +28,7 @@ from millpond.stores.evolution.verbs import declaration
 
 @dataclass(frozen=True)
 class Projection:
-    """What lies between the result of a verb and an input of the next one. Travels to the workers.
+    """The projection of one verb's result to an input of the next one. Travels to the workers.
 
     Attributes:
         conditions: what all rows of the input fulfill.
@@ -62,7 +62,7 @@ class Columns:
 
     @property
     def no_null_keys(self) -> bool:
-        """Whether the conditions leave no row with a null in its key."""
+        """True if the conditions leave no row with a null in its key."""
         present = [one.arguments[0] for one in self.projection.conditions if _is_call(one, "is not null")]
         return all(any(key is one for one in present) for key in self.keys)
 
@@ -137,7 +137,7 @@ class Shared:
 
     @property
     def partitions(self) -> int:
-        """How many tasks each of the verbs has."""
+        """The number of tasks of each verb."""
         return self.verbs[0].flow.runs.plan.partitions
 
 
@@ -227,7 +227,7 @@ def _name(expression: Expression, schema: pa.Schema) -> str | None:
 
 
 def _path(expression: Expression, schema: pa.Schema) -> Path | None:
-    """Where the column, or the field of a struct, stands that an expression is; None if it is another one."""
+    """Return the path of the column, or of the field of a struct, that an expression is; None if it is another one."""
     if isinstance(expression, Column):
         return (schema.names[expression.place],)
     if not isinstance(expression, Field):

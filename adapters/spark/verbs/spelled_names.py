@@ -60,7 +60,7 @@ def _spell(found: dict[str, Any], rows: DataFrame, parameters: Mapping[str, str]
 
 
 def _named(rows: DataFrame, parameter: str, given: Any, *, names: bool = True) -> Any:
-    """What a parameter is given for one column of the rows, or for several."""
+    """Return what a user gave for a parameter, one column or several, with names as the rows spell them."""
     if isinstance(given, list | tuple):
         return [_named(rows, parameter, one, names=names) for one in given]
     if isinstance(given, str):
@@ -78,7 +78,7 @@ def _named(rows: DataFrame, parameter: str, given: Any, *, names: bool = True) -
 
 
 def _name(rows: DataFrame, given: str) -> str:
-    """The column that a session finds by a name; the name itself, if it is spelled so, or finds none or several."""
+    """Return the column that a session finds by a name; the name itself if it is exact, or finds none or several."""
     columns: Sequence[str] = rows.columns
     if given in columns:
         return given

@@ -1,11 +1,11 @@
-"""What columns tell a verb of the one before it: the bound of a time, and the change feed that rows are of.
+"""Marks on columns for the next verb: the bound of a time, and the change feed that rows are of.
 
-The bound of a time is how much later than it a row may come. What a row's time is compared with is the newest time that
-the clock of the verb that it comes from had shown in earlier micro-batches. The bound is a mark of the column, in
+The bound of a time is how much later than it a row may come. A row's time is compared with the newest time that the
+clock of the verb that it comes from had shown in earlier micro-batches. The bound is a mark of the column, in
 microseconds; without it, a column has the bound 0.
 
-Rule of this module: nobody else knows the mark of a bound, or where the mark of a feed is. What bounds there are is up
-to ``waiting``.
+Rule of this module: nobody else knows the mark of a bound, or where the mark of a feed is. ``waiting`` decides on
+bounds.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -23,7 +23,7 @@ BOUND: Final = "millpond.bound"
 
 
 def time_of(frame: DataFrame, time: str | Column, result: Collection[str] = ()) -> InputTime:
-    """What is known of the time of an input.
+    """Return what is known of the time of an input.
 
     Args:
         frame: the rows.
@@ -44,7 +44,7 @@ def feed_in(frame: DataFrame) -> Feed | None:
 
 
 def bound_marks(bounds: Mapping[Path, int]) -> Marks:
-    """What columns with these bounds, in microseconds, are marked with."""
+    """Return the marks of columns with these bounds, in microseconds."""
     return {path: {BOUND: bound} for path, bound in bounds.items()}
 
 
@@ -53,7 +53,7 @@ def _bound(field: T.StructField) -> int:
 
 
 def _path(frame: DataFrame, time: Column, name: str) -> Path | None:
-    """Where the column stands in the rows, if it is selected as ``name`` and is no expression.
+    """Return the path of the column in the rows, if it is selected as ``name`` and is no expression.
 
     It may be written with dots: ``window.end``, ``rows.sold`` or ``rows.window.end``. A column of that name goes first.
     """

@@ -66,7 +66,7 @@ _log = logging.getLogger(__name__)
 
 
 class Entries(NamedTuple):
-    """What a store has.
+    """The entries of a store.
 
     Attributes:
         rows: its entries.
@@ -109,7 +109,7 @@ class VerbRun:
 
     @property
     def named(self) -> bool:
-        """Whether its name is that of state that stays."""
+        """True if its name is that of state that stays."""
         return self.streaming or self.backfill is not None
 
     @cached_property
@@ -225,7 +225,7 @@ class VerbRun:
         return from_months(found.frame(self.session, rows, packed, ends=ends), columns)
 
     def entries(self, verb: Verb, name: str, checkpoint: str) -> Entries:
-        """What any of the verb's stores has, as committed last: if it is not shown, bytes, and times in microseconds.
+        """Return the last committed entries of a store of the verb; one not shown has bytes, and times in microseconds.
 
         Raises as ``store``.
         """
@@ -264,7 +264,7 @@ class VerbRun:
         return warm_query(self.job, self.session, plan)
 
     def as_new(self, verb: Verb, filling: Filling | None = None) -> NewVerb:
-        """What there is to say of its inputs, if it is to begin with rows of others, and what its state gets."""
+        """Return what a verb that may begin with rows of others says of its inputs, and what its state gets."""
         inputs = {}
         for rows in self.inputs:
             packed = verb.inputs[rows.role]
@@ -283,7 +283,7 @@ class VerbRun:
         return None if newest is None else list(map(self._now, newest.shape.behind))
 
     def _now(self, name: str) -> str:
-        """What a verb is called now: as is said, or as it has gone on since, about which nothing needs to be said."""
+        """Return the present name of a verb: as declared, or as it has gone on since, which needs no declaration."""
         evolution, verb = self.job.options.evolution, self.job.verb
         name = name if evolution is None else evolution.of_verbs.now(name)
         if name in self.asked or verb is None:
@@ -359,7 +359,7 @@ class VerbRun:
         )
 
     def _columns(self, schema: pa.Schema) -> T.StructType:
-        """The columns of the result as Spark has them: of the type that they have in an input, or arrays of that.
+        """Return the columns of the result as Spark has them: typed as they are in an input, or arrays of that.
 
         Arrow knows less of types than Spark: collations, or which fields an interval has.
         """
@@ -378,7 +378,7 @@ class VerbRun:
 
 
 def _ends(shown: pa.Schema) -> "pa.Field[Any] | None":
-    """The column for the ends of versions beside these, of which the last has their times; None if there is one."""
+    """Return the column for the ends of versions, typed like the last of these, their times; None if it is there."""
     return None if VALID_TO in shown.names else pa.field(VALID_TO, shown.types[-1])
 
 

@@ -1,1 +1,1 @@
-"""What a Python worker keeps: open states, local directories, counters."""
+"""The state of a Python worker: open stores, local directories, counters."""

@@ -1,6 +1,6 @@
 """``Attempt``: what runs here for Spark, as its context tells it, and the process that runs it.
 
-Rule of this module: nobody else asks Spark's context in a worker; whoever needs to know gets the attempt.
+Rule of this module: nobody else asks Spark's context in a worker; others are given the attempt.
 """
 
 from collections.abc import Callable

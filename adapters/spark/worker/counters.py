@@ -1,4 +1,4 @@
-"""What workers count and measure, on its way into the metrics of a query's progress.
+"""Counts and measurements of workers, on their way into the metrics of a query's progress.
 
 Rule of this module: whatever a worker sends back has one extra column, null in all rows but one, which is null in all
 other columns and holds the worker's report as JSON. Spark's ``observe`` picks the reports up; then row and column go.
@@ -68,7 +68,7 @@ def observe_reports(rows: DataFrame, name: str, application: str, totals: Iterab
 def observed(
     rows: DataFrame, name: str, application: str, totals: Iterable[CounterName] = (), of: str | None = None
 ) -> DataFrame:
-    """The rows with their reports, which become the metrics ``name`` and ``<name>:metrics`` of the query's progress.
+    """Return the rows; their reports become the metrics ``name`` and ``<name>:metrics`` of the query's progress.
 
     Args:
         rows: what workers sent back.
@@ -94,12 +94,12 @@ def observed(
 
 
 def without_reports(rows: DataFrame) -> DataFrame:
-    """What workers sent back without their reports, observed or not."""
+    """Return the rows that workers sent back, without their reports, observed or not."""
     return rows.where(f"{_COLUMN} is null").drop(_COLUMN)
 
 
 def _total(counts: Column, name: CounterName) -> Column:
-    """What is counted under a name, or under the name of a node and it; null in the rows that count nothing."""
+    """Return the sum of what a row counts under a name, for any node or none; null in rows that count nothing."""
     named = F.map_filter(counts, lambda key, _: F.substring_index(key, ":", -1) == name.value)
     summed = F.aggregate(F.map_values(named), F.lit(0).cast("long"), lambda total, amount: total + amount)
     return F.when(F.col(_COLUMN).isNotNull(), summed)

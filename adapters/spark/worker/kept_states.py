@@ -26,7 +26,7 @@ _NEVER: Final = -1
 
 
 class Owner(NamedTuple):
-    """Whose state it is.
+    """The owner of state.
 
     Attributes:
         query: what tells the query from all others that a worker may serve.

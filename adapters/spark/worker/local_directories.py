@@ -1,4 +1,4 @@
-"""Where the local copies of a query are, on each machine.
+"""The directories of a query's local copies on each machine.
 
 Rule of this module: a query is known by what it writes and by where its state is, so that jobs of the same names do
 not meet in one ``local_dir``::
@@ -35,7 +35,7 @@ def recorded_directory(local_dir: str | Path, name: str, storage: Storage) -> Pa
 
 
 def beside(directory: Path) -> Path:
-    """Where a standby restores what is to come into the directory of a query; no sink gives a directory that name."""
+    """Return the directory of a standby, beside that of its query; no sink gives a directory such a name."""
     return _no_link(directory.with_name(f".standby{QUERY_MARK}{directory.name}"))
 
 
@@ -50,7 +50,7 @@ def _no_link(directory: Path) -> Path:
 
 
 def directories_of(local_dir: Path, storage: Storage) -> Collection[Path]:
-    """The directories of all queries whose state is, or may be, in a storage; none if there is no ``local_dir``."""
+    """Return the directories of all queries whose state is, or may be, in a storage; none without a ``local_dir``."""
     if not local_dir.is_dir():
         return ()
     found = (path for path in local_dir.iterdir() if path.is_dir() and not path.name.startswith("."))

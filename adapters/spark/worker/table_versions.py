@@ -56,7 +56,7 @@ class TableVersions:
         return self.storage.read(path).decode()
 
     def read_by(self, query: str, batch: int) -> tuple[str, int] | None:
-        """The version that a micro-batch of a query has read, or the last one before it that has read any; its number.
+        """Return the version, and its micro-batch's number, that a micro-batch or the last one before it has read.
 
         None if there is none, or it was forgotten.
 

@@ -52,7 +52,7 @@ _begun: Final = count(1)
 
 @dataclass(frozen=True)
 class StateSettings:
-    """Where the state of one query's tasks lives. Travels to the workers.
+    """The settings of the state of one query's tasks. Travels to the workers.
 
     Attributes:
         application_id: the job's name.
@@ -181,7 +181,7 @@ def _make(settings: StateSettings, part: Subtopology, task_id: str) -> TaskState
 
 
 def specs_of(part: Subtopology, checksums: bool) -> list[StoreSpec]:
-    """The stores of a sub-topology's tasks, with the job's choice of checksums where they have none of their own."""
+    """Return the stores of a sub-topology's tasks, with the job's choice of checksums where they have none."""
     specs = part.stores.values()
     return [replace(spec, checksums=checksums) if spec.checksums is None else spec for spec in specs]
 

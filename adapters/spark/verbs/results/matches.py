@@ -1,4 +1,4 @@
-"""Why rows of a join have the matches that they have, by what its query has committed.
+"""The reasons why rows of a join have their matches, by what the query has committed.
 
 Rule of this module: a row takes the way of all rows: Spark evaluates keys and times as the verb does. How joins decide
 is up to ``millpond.processors.verbs.matching``.
@@ -137,7 +137,7 @@ def _given(rows: RowInput) -> list[str]:
 
 
 def _by_name(rows: RowInput) -> RowInput:
-    """The same, whose time is a name if it is a column: one that was taken from a DataFrame is of that one alone."""
+    """Return the input with its time as a name, if that is a column: one of a DataFrame fits no other DataFrame."""
     time = rows.time if isinstance(rows.time, str) else Expression.of(rows.frame, rows.time)
     return replace(rows, time=time.text) if isinstance(time, Expression) and time.release is None else rows
 
@@ -161,7 +161,7 @@ def _check_time(rows: RowInput, one: DataFrame) -> None:
     """Refuse a time that cannot be evaluated for other rows than those that the verb was made with.
 
     Raises:
-        ConfigurationError: it is such a one.
+        ConfigurationError: the time is an expression of one DataFrame.
     """
     try:
         assert one.select(column_of(rows.time)).schema

@@ -31,7 +31,7 @@ _DELETE: Final = "delete"
 
 
 class Differing(NamedTuple):
-    """What is not the same on two sides.
+    """The differences between two sides.
 
     Attributes:
         missing: how many rows only the other side has.
@@ -56,7 +56,7 @@ def verified(
     until: Instant | str | None,
     shown: int,
 ) -> Verification:
-    """What is not the same in what was written and in what was computed.
+    """Return the differences between what was written and what was computed.
 
     Args:
         computed: the result of verbs on static DataFrames.

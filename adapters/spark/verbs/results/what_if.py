@@ -1,4 +1,4 @@
-"""What changed code makes of the rows that a query has read, beside what the code of now makes of them.
+"""The results of changed code on the rows that a query has read, compared with those of the present code.
 
 Rule of this module: both run on forks, micro-batch by micro-batch as the query has, and everything is compared by
 Spark. What a fork is, is up to ``millpond.adapters.spark.continuation.fork``.
@@ -27,7 +27,7 @@ from millpond.processors.verbs.verb import Verb
 
 @dataclass(frozen=True)
 class Ran:
-    """What a query has made on its fork.
+    """The results and the state that a query has made on its fork.
 
     Attributes:
         rows: its results.
@@ -137,7 +137,7 @@ def compared(
     renamed: Callable[[str], str],
     shown: int,
 ) -> WhatIf:
-    """What is not the same in what both have made.
+    """Return the differences between what both have made.
 
     Args:
         now, changed: what they have made.
