@@ -10,6 +10,13 @@ is valid from ``least`` on; each version ends where the one before it in the lis
 The values come the other way, oldest first, without gaps. A tombstone that followed nothing begins and ends at the same
 time. A row lies in the segment of the times at which its versions end: number = time // interval. The interval is not
 in the directory, but there must be one with which all rows are where they belong.
+
+``k`` with ``a`` from 4 to 15, in the next segment a tombstone from 15 to 21 and ``b`` from 21 to 25, and ``c`` from 25
+on (interval 10)::
+
+    0000000000000001 6b -> 000000000000000f 0000000000000004  0000000000000004 00000001  61
+    0000000000000002 6b -> 0000000000000019 000000000000000f  0000000000000015 00000001  000000000000000f ffffffff  62
+    ffffffffffffffff 6b -> 0000000000000019 63
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""The examples of docs/formats.md are the golden files, and its table of numbers is what the code says."""
+"""The examples of docs/formats.md are rows of the golden files, and its table of numbers is what the code says."""
 
 import re
 from pathlib import Path
@@ -27,8 +27,10 @@ SHOWN = [scenario for scenario in SCENARIOS if scenario.name != "unpaired-record
 
 
 @pytest.mark.parametrize("scenario", SHOWN, ids=lambda scenario: scenario.name)
-def test_the_example_of_a_layout_is_its_golden_file(scenario: Scenario) -> None:
-    assert example(scenario) == read(scenario.file)[scenario.store]
+def test_the_example_of_a_layout_is_of_its_golden_file(scenario: Scenario) -> None:
+    shown = example(scenario)
+    assert shown.items() <= read(scenario.file)[scenario.store].items()
+    assert shown
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)

@@ -66,7 +66,7 @@ WORDS = {
     "docs/doctor.md": 1_050,
     "docs/durability.md": 5_100,
     "docs/editing-state.md": 1_200,
-    "docs/formats.md": 9_900,
+    "docs/formats.md": 6_750,
     "docs/headers.md": 700,
     "docs/kafka.md": 600,
     "docs/limits.md": 1_990,

@@ -5,7 +5,8 @@ stands at a commit, as a local copy does. Beyond that it has rows of its own, ab
 
     0x03 "ahead"  -> the last commit of which rows may be here although the directory does not stand there yet
     0x03 "next"   -> the first row that has not been copied; gone once all are there
-    0x03 "part"   -> the commit that is being written, a space, and how many of its rows are here
+    0x03 "part"   -> the last of the commits that are being written, a space, and the row up to which all of them are
+                     here
 
 Rows are copied as the directory in use has them, which may be some commits further on. A row that is here already
 stays, because it may have what the old format cannot hold, and whatever has changed since waits to be written over it.

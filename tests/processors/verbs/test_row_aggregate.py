@@ -349,10 +349,11 @@ def test_the_bytes_of_a_state_and_its_name_never_change(
     assert row.state_serde.serialize(aggregate_state(row, physical(values, type_))) == bytes.fromhex(data)
 
 
-def test_the_examples_of_the_page_of_formats_are_these() -> None:
+def test_the_examples_of_the_page_of_formats_are_some_of_these() -> None:
     section = PAGE.partition("## States of aggregates\n")[2].partition("\n## ")[0]
     shown = re.findall(r"^(\S+\(.*\))  +(91(?: [0-9a-f]+)*)  ", section.split("```")[1], re.MULTILINE)
-    assert sorted(shown) == sorted((name, data) for *_, name, data in GOLDEN)
+    assert set(shown) <= {(name, data) for *_, name, data in GOLDEN}
+    assert len(shown) >= 5
     numbers = rf"name of the store's value serde \| {STATE_VERSION} \| {STATE_VERSION} \|"
     assert re.search(rf"`aggregate-state-{STATE_VERSION}`[^|]* \| {numbers}", PAGE)
 
