@@ -1,8 +1,8 @@
-"""What keeps state: backends, transactions, typed stores, formats, durability and the registry that finds backends.
+"""The state: backends and their registry, transactions, typed stores, formats and durability.
 
 The names that users of stores and authors of backends need are here. ``millpond.stores.durability`` and
 ``millpond.stores.testing`` have public names of their own, because they bring pyarrow, and pytest and hypothesis, with
-them. What adapters are built from is in ``millpond.stores.backend.engine`` and ``millpond.stores.backend.options``.
+them. The parts of adapters are in ``millpond.stores.backend.engine`` and ``millpond.stores.backend.options``.
 """
 
 from millpond.stores.backend.contract import (

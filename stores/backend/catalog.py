@@ -1,6 +1,7 @@
-"""What is registered, described, for those who list backends.
+"""Descriptions of the registered backends, for programs that list them.
 
-Rule of this module: it opens nothing. A backend that cannot be used is described by the reason, and hides no other one.
+Rule of this module: it opens nothing. A backend that cannot be used is described by the reason, and hides no other
+backend.
 """
 
 from collections import Counter

@@ -7,8 +7,8 @@ The layout, for each row of the backend, whatever it holds::
 
     checksum   XXH3 of 64 bits, big-endian, of the key and the value one after the other, seeded with the key's length
 
-Rule of this module: it stands around a backend and knows neither kinds of stores nor where rows go from here. Whoever
-reads gets what was written, or an error.
+Rule of this module: it wraps a backend and knows neither kinds of stores nor where rows go from here. A read returns
+what was written, or raises.
 """
 
 from xxhash import xxh3_64_digest
@@ -43,7 +43,7 @@ class Checksums(ConvertedValues):
 
 
 def checksummed(key: bytes, value: bytes) -> bytes:
-    r"""What lies at ``key`` for ``value``.
+    r"""Return the bytes to store at ``key`` for ``value``.
 
     >>> checksummed(b"\x01tea", b"3.10").hex(" ", -8)
     '86afb48af57687ef 332e3130'

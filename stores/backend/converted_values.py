@@ -21,7 +21,7 @@ class ConvertedValues(WrappedBackend):
 
     @abstractmethod
     def _stored(self, key: bytes, value: bytes) -> bytes:
-        """What lies at ``key`` for ``value``."""
+        """Return the bytes to store at ``key`` for ``value``."""
 
     @abstractmethod
     def _seen(self, key: bytes, data: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""What adapters are built from: scans over an engine's own iterator, translated errors, closed handles, directories.
+"""The parts of adapters: scans over an engine's own iterator, translated errors, closed handles, directories.
 
 Rule of this module: it knows no engine. A cursor stands between a scan that a caller holds and the engine's iterator
 under it, so that the backend can take the iterator away: when it closes, or when the engine is about to invalidate all
@@ -31,7 +31,7 @@ FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Cursor:
-    """What is left of one scan.
+    """The rest of one scan.
 
     Args:
         entries: the engine's iterator, placed on the first entry of the scan. It sees one snapshot.
@@ -179,7 +179,7 @@ class Cursor:
 
 
 def walk(cursor: Cursor) -> Generator[Entry, None, None]:
-    """The entries of ``cursor``: the first alone, the others in growing chunks, so that many come at little cost."""
+    """Yield the entries of ``cursor``: the first alone, the others in growing chunks, which makes many cheap."""
     first = cursor.first()
     if first is None:
         return
@@ -224,7 +224,7 @@ class OpenCursors:
 
 
 class ClosedEngine(Closed):
-    """What takes the place of an engine's handle once its backend is closed.
+    """The stand-in for an engine's handle once its backend is closed.
 
     Args:
         name: what the error calls the engine, such as ``LMDB in /data/counts``.

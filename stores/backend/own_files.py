@@ -1,10 +1,10 @@
-"""How Millpond's own files on a local disk are made and opened: through no link, and for nobody else.
+"""Millpond's own files on a local disk, made and opened through no link, and readable by nobody else.
 
 Rule of this module: it knows paths, no stores. Whoever can write where our files are can put a symbolic link in the
 place of one, to a file that only we may write. So below the directories that a user names (which may be links
 themselves) no link is followed: a file is opened with ``O_NOFOLLOW``, the directories above it are looked at before,
-and the cleaning of directories asks the same functions. What looks first does not help against somebody who changes
-directories at the same moment; that they cannot be changed by others, their modes see to.
+and the cleaning of directories asks the same functions. Looking first does not help against somebody who changes
+directories at the same moment; the modes of the directories prevent that.
 """
 
 import errno
@@ -31,7 +31,7 @@ def is_link(path: str | Path) -> bool:
 
 
 def first_link(root: str | Path, below: str) -> str | None:
-    """The first link on the way from a directory, which may be one itself, to what is below; None if there is none.
+    """Return the first link on the way from a directory, which may be one itself, to a path below it; None if none is.
 
     Args:
         root: the directory.

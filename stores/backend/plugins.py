@@ -1,7 +1,7 @@
-"""What distributions register as backends, and what may be wrong with it.
+"""The backends that distributions register, and the faults of such registrations.
 
-Rule of this module: it trusts nothing of a plugin. Whatever one does that is not in the contract, while it is imported,
-made or opened, becomes an error that names its distribution. It knows no backend, not even the built-in ones, which are
+Rule of this module: it trusts nothing of a plugin. A breach of the contract, while a plugin is imported, made or
+opened, becomes an error that names its distribution. It knows no backend, not even the built-in ones, which are
 registered in the same way, as entry points of the group ``millpond.backends``.
 """
 
@@ -28,13 +28,13 @@ _INTEGERS: Final = range(-(2**63), 2**63)
 
 
 def registered(name: str | None = None) -> list[EntryPoint]:
-    """What is registered, under ``name`` if it is given; the same registration is there once."""
+    """Return the registrations, or those under ``name``; a registration that is found twice is returned once."""
     points = entry_points(group=GROUP) if name is None else entry_points(group=GROUP, name=name)
     return list({(point.name, origin(point), point.value): point for point in points}.values())
 
 
 def origin(point: EntryPoint) -> str:
-    """Who registers it."""
+    """Return words for the distribution of a registration."""
     return f"the distribution {point.dist.name}" if point.dist is not None else "an unknown distribution"
 
 
@@ -119,7 +119,7 @@ def opened(supplier: BackendSupplier, directory: Path) -> Backend:
 
 
 def owner(kind: type[BackendSupplier]) -> str:
-    """Where a class of suppliers comes from: its distribution, or its module if none registers it."""
+    """Return words for the origin of a supplier class: its distribution, or its module if none registers it."""
     value = f"{kind.__module__}:{kind.__qualname__}"
     points = [point for point in registered(getattr(kind, "name", None)) if point.value.replace(" ", "") == value]
     return origin(points[0]) if points else f"the class {kind.__module__}.{kind.__qualname__}"

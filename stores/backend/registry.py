@@ -22,7 +22,7 @@ from millpond.stores.backend.long_keys import LongKeys
 
 
 def supplier(backend: str | BackendSupplier) -> BackendSupplier:
-    """The supplier that a name (``"lmdb"``), a URL (``"rocksdb://?block_cache=256MiB"``) or a supplier stands for.
+    """Return the supplier for a name (``"lmdb"``), a URL (``"rocksdb://?block_cache=256MiB"``) or a supplier itself.
 
     Raises:
         UnknownBackendError: no supplier is registered under the name; the message lists those that are.

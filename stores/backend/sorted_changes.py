@@ -18,7 +18,7 @@ class SortedChanges(Mapping[bytes, bytes | None]):
 
     @abstractmethod
     def split(self) -> tuple[Iterable[tuple[bytes, bytes]], Sequence[bytes]]:
-        """What is put, and the keys that are deleted, both in key order."""
+        """Return the entries to put, and the keys to delete, both in key order."""
 
     @property
     @abstractmethod

@@ -72,7 +72,7 @@ class SortedKeys:
             self._join(place)
 
     def between(self, start: bytes | None, stop: bytes | None, *, reverse: bool = False) -> Iterator[bytes]:
-        """The keys with ``start <= key < stop``, in order. Nothing may be added or removed before they are taken."""
+        """Return the keys with ``start <= key < stop``, in order. Take them before anything is added or removed."""
         runs, last = self._runs, self._last
         first = 0 if start is None else bisect_left(last, start)
         final = len(runs) - 1 if stop is None else min(bisect_left(last, stop), len(runs) - 1)

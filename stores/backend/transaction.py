@@ -5,7 +5,7 @@ collected *is* the changelog of the batch, compacted by key. So every backend ge
 change capture from this one class.
 
 Many changes that come together may stay in the form in which they come, such as columns, until somebody reads single
-keys of theirs; what else is changed lies over them.
+keys among them; other changes lie over them.
 """
 
 import warnings
@@ -59,7 +59,7 @@ class Transaction:
 
     @property
     def changes(self) -> Changes:
-        """What ``commit`` would write: the last value of each changed key, None where it was deleted."""
+        """The changes that ``commit`` would write: the last value of each changed key, None where it was deleted."""
         pending = self.sorted_changes
         if pending is None:
             return self._changes
@@ -67,13 +67,13 @@ class Transaction:
 
     @property
     def changed_keys(self) -> int:
-        """How many keys ``commit`` would write."""
+        """The number of keys that ``commit`` would write."""
         pending = self.sorted_changes
         return len(self._changes) + (0 if pending is None else len(pending))
 
     @property
     def sorted_changes(self) -> SortedChanges | None:
-        """What ``put_sorted`` was given, as long as nothing that it spans has been changed since; else None."""
+        """The changes given to ``put_sorted``, as long as no key in their span has been changed since; else None."""
         if self._sorted is not None and self._touched_by(self._sorted):
             self._dissolve()
         return self._sorted
@@ -117,7 +117,7 @@ class Transaction:
         self._changes.update(changes)
 
     def put_sorted(self, changes: SortedChanges) -> None:
-        """``put_many`` for changes that need not be objects before somebody reads single keys of theirs."""
+        """Do as ``put_many``, for changes that need not be objects until somebody reads single keys among them."""
         before = self.sorted_changes
         pending = changes if before is None else before.overlaid(changes)
         if pending is None or self._order is not None or self._touched_by(pending):

@@ -1,1 +1,1 @@
-"""What may go of durable files and of local copies, and why the rest stays."""
+"""The cleaning of durable files and of local copies: what may go, and why the rest stays."""

@@ -1,9 +1,9 @@
-"""What may go of a directory of local copies.
+"""The cleaning of a directory of local copies.
 
 Rule of this module: a copy is a cache, so one that nobody has used for long may go, unless its durable files are not
-whole: then it stands in for them. Whoever deletes holds the lease of the task, and looks again first. Nothing is
-followed out of the directory, and a name that nobody here gives stays, with all that is in it. What is old is found by
-this host's clock, and nothing goes where that is apart from the one that dates the files.
+whole: then it stands in for them. A deletion holds the lease of the task, and looks again first. No link is followed
+out of the directory, and a file or directory with an unknown name stays, with all that is in it. Ages are taken by this
+host's clock, and nothing goes where that clock differs from the one that dates the files.
 """
 
 import re
@@ -49,7 +49,7 @@ class CopiesCleaning:
     age: Age
 
     def leftovers(self) -> Iterator[Leftover]:
-        """What was found, query by query, task by task.
+        """Yield what was found, query by query, task by task.
 
         Raises:
             StoreError: the directory cannot be read.
@@ -203,11 +203,11 @@ class _Task:
 
 
 class _Size(NamedTuple):
-    """What there is in some files and directories.
+    """The size, age and links of some files and directories.
 
     Attributes:
-        size: bytes.
-        latest_ms: when something of it was last written.
+        size: the bytes.
+        latest_ms: the time of the last write to any of them.
         links: the symbolic links.
     """
 
@@ -244,7 +244,7 @@ def _entries(directory: Path) -> list[Path]:
 
 
 def _tasks_below(query: Path) -> Iterator[Path]:
-    """What is in the applications of a query's directory, if there is a task among it."""
+    """Yield the contents of the applications in a query's directory, if there is a task among them."""
     applications = [path for path in _entries(query) if _is_directory(path)]
     below = [path for application in applications for path in _entries(application)]
     if any(map(_is_task, below)):
@@ -262,7 +262,7 @@ def _is_task(path: Path) -> bool:
 
 
 def _copy_of(path: Path) -> str | None:
-    """The name of the directory that something in a backend's directory belongs to; None if it is not understood."""
+    """Return the name of the directory that a path in a backend's directory belongs to; None if it is unknown."""
     status = path.lstat().st_mode
     hidden = _HIDDEN.fullmatch(path.name)
     is_file = hidden is not None and hidden[2] in _FILES

@@ -1,8 +1,9 @@
-"""What may go of a state directory.
+"""The cleaning of a state directory.
 
 Rule of this module: what a checkpoint names stays, and so does what a living run has pinned and what is young. Nobody
-knows all checkpoints, so what none of the given ones names may be another's: it goes only if the user says that there
-is no other one. Where something is not understood, damaged or a symbolic link, nothing of its application goes.
+knows all checkpoints, so a file that none of the given ones names may belong to another: it goes only if the user says
+that there is no other checkpoint. If anything of an application is not understood, damaged or a symbolic link, all of
+that application stays.
 """
 
 import re
@@ -61,7 +62,7 @@ class StateCleaning:
     policy: DurabilityPolicy
 
     def leftovers(self) -> Iterator[Leftover]:
-        """What was found, application by application.
+        """Yield what was found, application by application.
 
         Raises:
             DurabilityError: the storage failed.
@@ -88,7 +89,7 @@ class StateCleaning:
 
 @dataclass(frozen=True)
 class _Verdict:
-    """What is to be said of some files: why they may go, or why they stay."""
+    """The verdict on some files: whether they may go, and why."""
 
     goes: bool
     why: str
@@ -178,7 +179,7 @@ class _Application:
         return self._leftover(GarbageKind.APPLICATION, ordered, "no checkpoint has its state, as you say", self._id)
 
     def _lineage(self, path: str) -> Iterator[Leftover]:
-        """What may go of a lineage: parts of it if a checkpoint names it, or else all."""
+        """Yield what may go of a lineage: parts of it if a checkpoint names it, else all."""
         files = self._list(path)
         naming = [one for one in self._retained if one.directory == path]
         if not naming:
@@ -235,14 +236,14 @@ class _Application:
         return [pin for pin in pins if pin.alive(self._cleaning.policy, self._age.now_ms)]
 
     def _old_ones(self, what: GarbageKind, files: Collection[StoredFile], why: str) -> Iterator[Leftover]:
-        """What may go of the files of one lineage that nobody needs: the old ones."""
+        """Yield the old ones among the files of one lineage that nobody needs."""
         old = [file for file in files if self._age.reached(file.modified_ms)]
         if old:
             where = self._describe(old[0].path.rpartition("/")[0])
             yield Leftover(what, where, _size(old), f"{len(old)} files: {why}", partial(self._delete, old, None))
 
     def _leftover(self, what: GarbageKind, files: Sequence[StoredFile], why: str, path: str | None = None) -> Leftover:
-        """What goes, if it is old: some files, or all that there is below ``path``."""
+        """Return a leftover that may be deleted if it is old enough: some files, or all files below ``path``."""
         where = files[0].path if path is None else path
         latest = max((file.modified_ms for file in files), default=1)
         if not all(self._age.reached(file.modified_ms) for file in files):
@@ -276,7 +277,7 @@ class _Application:
 
     @cached_property
     def _clocks_apart(self) -> str | None:
-        """What is to be said if the files are not dated by this host's clock, by which they were judged."""
+        """A message if the files are not dated by this host's clock, which gave their ages; None if they are."""
         return clocks_apart(self._storage.clock_ms(probe(self._id)), self._describe(""))
 
     @property

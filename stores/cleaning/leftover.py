@@ -1,7 +1,7 @@
-"""What a cleaning finds: one thing, what it is, and either how it is deleted or why it stays.
+"""A leftover, which a cleaning finds: one thing, its kind, and either the way to delete it or the reason why it stays.
 
-Rule of this module: what is not known to be of no use stays. Nothing goes that is younger than the user says, and what
-has no time of its own has no age.
+Rule of this module: only what is known to be useless goes. Nothing goes that is younger than the user says; a thing
+without a time has no age.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _UNITS: Final = ((86_400_000, "days"), (3_600_000, "hours"), (60_000, "minutes")
 
 
 class GarbageKind(StrEnum):
-    """What it is that was found."""
+    """The kind of a leftover."""
 
     COPY = "local copy"
     """The local copy of a store."""
@@ -85,11 +85,11 @@ class Leftover:
 
 @dataclass(frozen=True)
 class Age:
-    """How old a thing has to be to go.
+    """The age at which a leftover may go.
 
     Attributes:
-        now_ms: the time.
-        least_ms: how long nobody may have written to it.
+        now_ms: the time now.
+        least_ms: the time that must have passed since the last write to it.
     """
 
     now_ms: int
@@ -100,7 +100,7 @@ class Age:
         return 0 < modified_ms <= self.now_ms - self.least_ms
 
     def told(self, modified_ms: int) -> str:
-        """When that was, for people."""
+        """Return the age, in words."""
         if modified_ms <= 0:
             return "nothing tells when it was last written"
         passed = max(0, self.now_ms - modified_ms)

@@ -1,6 +1,6 @@
-"""What the checkpoints of queries name, and whether it is there.
+"""The manifests that the checkpoints of queries name, and whether their files are there.
 
-Rule of this module: it knows manifests, and not how a checkpoint keeps them.
+Rule of this module: it knows manifests, but not how a checkpoint keeps them.
 """
 
 from collections.abc import Collection, Sequence
@@ -16,7 +16,7 @@ from millpond.stores.evolution.history import current_manifests
 
 @dataclass(frozen=True)
 class Named:
-    """What one checkpoint names.
+    """The manifests that one checkpoint names.
 
     Attributes:
         where: the checkpoint.
@@ -30,7 +30,7 @@ class Named:
 
     @property
     def newest(self) -> Collection[Manifest]:
-        """Those after the last micro-batch."""
+        """The manifests after the last micro-batch."""
         return self.retained[-1] if self.retained else ()
 
 

@@ -103,13 +103,13 @@ def copies_of(local_dir: Path, manifest: Manifest) -> list[CopyPlace]:
 def verify_copies(
     storage: Storage, manifest: Manifest, places: Iterable[CopyPlace], newest: Callable[[], Manifest | None]
 ) -> list[Finding]:
-    """What is wrong with local copies of the stores of one task, which may be in use.
+    """Return what is wrong with the local copies of one task's stores, which may be in use.
 
     Args:
         storage: where the durable files are.
-        manifest: the newest one of the task.
+        manifest: the newest manifest of the task.
         places: the copies.
-        newest: gives the newest one by now, for a copy that a job has moved on meanwhile.
+        newest: returns the manifest that is newest by now, for a copy that a job has moved on meanwhile.
 
     Raises:
         StoreError: a local directory cannot be used, or has no room for a duplicate of a copy.

@@ -1,6 +1,6 @@
-"""What a verification finds: a report, as data.
+"""The report of a verification, as data.
 
-Rule of this module: it knows what can be wrong and what can be done about it, and looks at nothing.
+Rule of this module: it knows what can be wrong and how to mend it, and reads no state.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class Severity(StrEnum):
-    """How bad a finding is."""
+    """The severity of a finding."""
 
     HARMLESS = "harmless"
     """Nothing has to be done."""
@@ -23,7 +23,7 @@ class Severity(StrEnum):
 
 
 class Subject(StrEnum):
-    """What a finding is about, which also says what can be done."""
+    """The subject of a finding, which also determines the cure."""
 
     FILE = "durable file"
     """A durable file is gone, damaged, of an unknown format, or cannot be read."""
@@ -81,7 +81,7 @@ class Finding:
 
     @property
     def cure(self) -> str:
-        """What can be done."""
+        """The cure, as advice to the user."""
         return _CURES[self.subject]
 
     def __str__(self) -> str:
@@ -91,7 +91,7 @@ class Finding:
 
 
 class Tally(NamedTuple):
-    """How many files, and their bytes."""
+    """The number of files, and their bytes."""
 
     files: int = 0
     size: int = 0
@@ -99,17 +99,18 @@ class Tally(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """What a verification has looked at, and found.
+    """The result of a verification.
 
     Attributes:
-        findings: what it found, the worst first.
-        tasks: how many tasks there are.
+        findings: the findings, the worst first.
+        tasks: the number of tasks.
         read: the durable files that were read to their end.
-        copies: how many local copies were compared with them.
-        unnamed: files in the tasks' lineages that no given manifest names: earlier micro-batches need them, or they
-            are of attempts that lost, or garbage.
+        copies: the number of local copies that were compared with them.
+        unnamed: files in the tasks' lineages that no given manifest names: earlier micro-batches need them, or attempts
+            that lost wrote them, or they are garbage.
         garbage: those of them that are beyond the retention, so that nobody can need them.
-        other_lineages: files of the same tasks in other lineages: of other sinks' checkpoints, or of deleted ones.
+        other_lineages: files of the same tasks in other lineages, which belong to other sinks' checkpoints or to
+            deleted ones.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -122,12 +123,12 @@ class Report:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing has to be done."""
+        """True if nothing has to be done."""
         return all(finding.severity is Severity.HARMLESS for finding in self.findings)
 
     @property
     def intact(self) -> bool:
-        """Whether the durable state is as it should be."""
+        """True if the durable state is as it should be."""
         return not self.of(Severity.BROKEN)
 
     def of(self, severity: Severity) -> list[Finding]:

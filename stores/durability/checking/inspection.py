@@ -74,7 +74,7 @@ class DurableRows(Backend):
         raise BackendError(f"the durable rows of store {self._name!r} are read only; open the task to change them")
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing, as nothing is held open."""
 
 
 def read_rows(

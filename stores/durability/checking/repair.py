@@ -32,7 +32,7 @@ class Repair(NamedTuple):
 
 
 def repairs_of_copies(report: Report) -> list[Repair]:
-    """What can be done about the local copies that must not be used."""
+    """Return the repairs of local copies that must not be used."""
     return [
         Repair(
             f"delete the local copy {finding.where}; the next start restores it",
@@ -63,12 +63,12 @@ def retention(
 
 
 def repairs_of_garbage(storage: Storage, manifests: Collection[Manifest], policy: DurabilityPolicy) -> Iterator[Repair]:
-    """What can be done about the files that nobody can need any more.
+    """Yield the repairs that delete files which nobody can need any more.
 
     Args:
-        storage: where they are.
-        manifests: the newest one of each task.
-        policy: what is retained.
+        storage: where the files are.
+        manifests: the newest manifest of each task.
+        policy: the retention.
 
     Raises:
         DurabilityError: the storage failed.

@@ -127,7 +127,7 @@ class _Verified(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether it is what was written."""
+        """True if the file is what was written."""
         return all(finding.subject is not Subject.FILE for finding in self.findings)
 
 

@@ -1,4 +1,4 @@
-"""What has been committed since a directory in a new format was last brought on: files beside it, one a commit.
+"""The commits since a directory in a new format was last brought up to date: files beside it, one a commit.
 
 Rule of this module: it knows changes and commits, no engine. The names alone tell where a backlog begins and where it
 ends, so a micro-batch that does nothing else for the new format reads no byte of it. A file has its name only once it
@@ -84,7 +84,7 @@ class CatchupLog:
 
     @property
     def exists(self) -> bool:
-        """Whether there is something of it on the disk."""
+        """True if any part of the log is on the disk."""
         return self._directory.is_dir()
 
     @property
@@ -98,9 +98,9 @@ class CatchupLog:
         return 0 if self.end is None else self.end.sequence + 1
 
     def look(self) -> None:
-        """Find out what is here. What comes after a gap does not count; it goes, with links and what a kill has left.
+        """Read what is on the disk, up to the first gap; delete the rest, links, and what a kill has left.
 
-        Whoever opens the task looks first, because another process may have served it since.
+        A process looks when it opens the task, because another process may have served the task since.
 
         Raises:
             StoreError: the directory cannot be read, or is a link.

@@ -1,29 +1,30 @@
-"""The seal of a local copy at rest: what its files were when its engine let go of them.
+"""The seal of a local copy at rest: its files as they were when its engine closed them.
 
-Rule of this module: it knows files, no rows and no engine. A copy without a seal is thrown away by whoever wants to
-open it, which covers three ways for a copy to be wrong:
+Rule of this module: it knows files, no rows and no engine. A copy without a seal is thrown away instead of opened,
+which covers three ways for a copy to be wrong:
 
 - Bytes that have changed on the disk: the seal has checksums of all files, and is broken before the engine sees them.
-  An engine with checksums of its own vouches for its large files, but not for the small ones that tell what these are:
-  one bit in a manifest of RocksDB makes it read the same record for ever.
-- A copy that kills the process that opens it: whoever is about to have it opened takes the seal off, so the next one
-  finds none.
+  An engine with checksums of its own vouches for its large files, but not for the small ones that describe them: one
+  bit in a manifest of RocksDB makes it read the same record for ever.
+- A copy that kills the process that opens it: the seal is taken off before the engine opens the copy, so the next
+  process finds none.
 - A process that died with the copy open. An engine with checksums gets a new seal as soon as it is open, because it
-  tells by itself what it has lost; any other's files cannot be told from damaged ones.
+  tells by itself what it has lost; the files of any other engine cannot be told from damaged ones.
 
-Of an engine with checksums, a death while it opens a copy proves nothing against that, as most who die there were
-killed. So what takes the place of its seal then says that it is being opened, and one more attempt is made. Nothing is
-compared by that one: the first has, and from then on the engine may have written files, as in a copy that is open.
+For an engine with checksums, a death while it opens a copy proves nothing against the copy, as most processes that die
+there were killed. So a note that the copy is being opened takes the place of the seal, and one more attempt is made.
+That attempt compares nothing: the first one did, and since then the engine may have written files, as in a copy that is
+open.
 
-The seal is the file ``.<directory>.seal`` beside the directory. While an engine with checksums opens that it says
-``opening``, and while it has it open, nothing. Of a copy at rest it says::
+The seal is the file ``.<directory>.seal`` beside the directory. While an engine with checksums opens the copy, the seal
+says ``opening``, and while the copy is open, nothing. For a copy at rest it says::
 
     {"data.mdb":[bytes,"XXH3 of 64 bits"],…}
 
-Digests are null where the files together have more bytes than the limit, and for what an engine with checksums vouches
-for; of such files only names and sizes are compared. A seal that is made so often that it has a low limit has stamps in
-the place of such digests, @ and what the system says that every write changes, if no engine vouches for the files:
-``{"data.mdb":[bytes,"@inode-ctime"]}``.
+Digests are null where the files together have more bytes than the limit, and for files that an engine with checksums
+vouches for; of such files only names and sizes are compared. A seal that is made often has a low limit. If no engine
+vouches for the files, it has stamps in place of such digests, an @ and what every write changes according to the
+system: ``{"data.mdb":[bytes,"@inode-ctime"]}``.
 """
 
 import json
@@ -55,7 +56,7 @@ DIED: Final = "whoever opened it last died with it open"
 
 
 def seal_path(directory: Path) -> Path:
-    """Where the seal of ``directory`` is."""
+    """Return the path of the seal of ``directory``."""
     return directory.with_name(f".{directory.name}.seal")
 
 
@@ -101,7 +102,7 @@ class CleanShutdownMarker:
             return f"its files cannot be read: {error}"
 
     def _begin_opening(self, again: bool) -> None:
-        """The engine is about to open the directory; ``again`` says whether another may if this one dies of it."""
+        """Note that the engine is about to open the directory; ``again`` allows another attempt after a death."""
         try:
             if again:
                 self._put(_OPENING)
@@ -121,7 +122,7 @@ class CleanShutdownMarker:
         return [] if sealed is None else sorted(_sizes(str(self._directory)).keys() - sealed.keys())
 
     def fault(self) -> str | None:
-        """What ``take_off`` would return; nothing is changed."""
+        """Return what ``take_off`` would return, and change nothing."""
         try:
             return self._broken(self._read())
         except OSError as error:
@@ -149,13 +150,13 @@ class CleanShutdownMarker:
                 self._path.unlink(missing_ok=True)
 
     def opened(self) -> None:
-        """The engine has opened the directory without harm."""
+        """Note that the engine has opened the directory without harm."""
         self.size = None
         if self._checked_by_engine and self._directory.exists():
             self._write(_OPEN)
 
     def closed(self) -> None:
-        """The engine has let go of the directory. One that cannot be read gets no seal, so it is restored."""
+        """Seal the directory, which the engine has closed. One that cannot be read gets no seal, so it is restored."""
         with suppress(OSError):
             self._seal_files()
 
@@ -169,7 +170,7 @@ class CleanShutdownMarker:
         self._write(json.dumps(self._files(sizes, digested)))
 
     def _files(self, sizes: Mapping[str, int], digested: Callable[[str], bool]) -> _Files:
-        """What a seal says of files of these sizes."""
+        """Return what the seal of files of these sizes has for each."""
         return {name: (size, self._mark(name, size, digested(name))) for name, size in sizes.items()}
 
     def _mark(self, name: str, size: int, digested: bool) -> str | None:
@@ -196,7 +197,7 @@ class CleanShutdownMarker:
 
 
 def _parsed(seal: str | None) -> _Files | None:
-    """What a seal says; None if it makes no sense."""
+    """Return the content of a seal; None if it makes no sense."""
     try:
         return {str(name): (read_count(size), digest) for name, (size, digest) in json.loads(seal or "").items()}
     except (ValueError, TypeError, AttributeError, RecursionError):
@@ -235,7 +236,7 @@ def _stamp(path: str) -> str:
 
 
 def _difference(sealed: _Files, found: _Files) -> str | None:
-    """What tells two lists of files apart."""
+    """Return the first difference between two lists of files, in words; None if they are equal."""
     for name in sorted(sealed.keys() | found.keys()):
         before, now = sealed.get(name), found.get(name)
         if before == now:

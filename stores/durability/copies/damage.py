@@ -1,7 +1,7 @@
-"""What to do about damage in the state of a task: a note on the error that reports it.
+"""Advice about damage in the state of a task: a note on the error that reports it.
 
-Rule of this module: whoever finds a damaged row says what is damaged, and knows no task. Who has opened the task's
-stores adds the note, which traces and the command line show below the message.
+Rule of this module: the code that finds a damaged row says what is damaged, and knows no task. The code that opened the
+task's stores adds the note, which traces and the command line show below the message.
 """
 
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def advise(error: BaseException, advice: str) -> None:
 
 
 def restored_next(task: str, local: Path, storage: Storage) -> str:
-    """What to do after local copies that may have the damage were thrown away."""
+    """Return the advice after local copies that may have the damage were thrown away."""
     return (
         f"the local copies of {task} in {local} were thrown away, and the next attempt restores them from "
         f"{storage.describe('')}; start the query again if it has ended"
@@ -53,7 +53,7 @@ def restored_next(task: str, local: Path, storage: Storage) -> str:
 
 
 def held_by_files(owner: str, storage: Storage) -> str:
-    """What to do where durable files, which are as they were written, have the damage."""
+    """Return the advice where durable files, which are as they were written, have the damage."""
     return (
         f"the durable files of {owner} in {storage.describe('')} hold it; read it with the serdes and the release that "
         "wrote it, or go back to an earlier micro-batch"
@@ -71,5 +71,5 @@ def advising_of_files(owner: str, storage: Storage) -> Iterator[None]:
 
 
 def task_of(application_id: str, task_id: str) -> str:
-    """How notes call a task."""
+    """Return a task's name for notes."""
     return f"task {task_id!r} of application {application_id!r}"

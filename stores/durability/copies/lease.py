@@ -1,8 +1,8 @@
 """The lease on a task's local directory: one holder at a time, among all processes of the machine.
 
-Rule of this module: whoever holds the lease may write below the directory, and nobody else may. The lease is a lock of
-the operating system on a file, so that it ends with its holder, no matter how that ends. Only its holder deletes the
-file, so whoever has got the lock of one that was deleted asks for that of the next.
+Rule of this module: only the holder of the lease may write below the directory. The lease is a lock of the operating
+system on a file, so that it ends with its holder, no matter how that ends. Only its holder deletes the file, so a
+process that got the lock of a deleted file asks for the lock of the next one.
 """
 
 import errno
@@ -137,12 +137,12 @@ def lease_holder(directory: Path) -> str | None:
 
 
 class LeaseMark(NamedTuple):
-    """What the last holder of a lease has left; whoever takes the lease next leaves another.
+    """The trace that the last holder of a lease has left; the next holder leaves another.
 
     Attributes:
-        holder: its process.
+        holder: the process.
         file: the number of the lease's file.
-        taken_ns: when it took the lease, by the file's time of change.
+        taken_ns: the time at which it took the lease, by the file's time of change.
     """
 
     holder: str
@@ -151,7 +151,7 @@ class LeaseMark(NamedTuple):
 
     @property
     def ended(self) -> bool:
-        """Whether no process that this one can see has the holder's number any more."""
+        """True if no process that this one can see has the holder's number any more."""
         if _PROCESS.fullmatch(self.holder) is None:
             return False
         try:

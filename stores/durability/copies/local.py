@@ -42,11 +42,11 @@ _log = logging.getLogger(__name__)
 
 
 class RestoreResult(NamedTuple):
-    """What it took to bring a copy to a manifest.
+    """The work it took to bring a copy to a manifest.
 
     Attributes:
         restored: whether it was filled anew.
-        rows: how many rows came from durable files.
+        rows: the number of rows that came from durable files.
     """
 
     restored: bool
@@ -217,7 +217,7 @@ class LocalCopy:
         self._preparation.begin(backend)
 
     def _undone(self, backend: Backend, manifest: Manifest, source: FileSource, position: Position) -> Position | None:
-        """Where the copy stands once its last commit is undone; None if that cannot be."""
+        """Undo the last commit of the copy and return its new position; None if that cannot be done."""
         before = position.branched_from(manifest)
         if before is None or position.file is None:
             return None
@@ -230,13 +230,13 @@ class LocalCopy:
 
     @property
     def proven(self) -> bool:
-        """Whether the copy is known to hold what was written to it."""
+        """True if the copy is known to hold what was written to it."""
         lossless = self._in_use.content is self.spec.kind.format_version
         return lossless and self._preparation.proven and all(seal.proven for seal in self._seals)
 
     @property
     def is_open(self) -> bool:
-        """Whether its backend is open."""
+        """True if its backend is open."""
         return self._backend is not None
 
     @property
@@ -251,22 +251,22 @@ class LocalCopy:
 
     @property
     def ready(self) -> bool:
-        """Whether no directory waits for being prepared."""
+        """True if no directory waits for being prepared."""
         return self._preparation.prepared or not self._preparation.begun
 
     @property
     def prepared(self) -> bool | None:
-        """Whether the directory in the new format has had all rows; None if none is being prepared."""
+        """True if the directory in the new format has had all rows; None if none is being prepared."""
         return self._preparation.complete if self._prepares else None
 
     @property
     def _upgrades(self) -> bool:
-        """Whether an older format is in use."""
+        """True if an older format is in use."""
         return self._in_use is not self.spec.format_version
 
     @property
     def _prepares(self) -> bool:
-        """Whether the new format is being prepared beside the older one."""
+        """True if the new format is being prepared beside the older one."""
         return self._upgrades and self._upgrade_mode is not UpgradeMode.ROLL_OVER
 
     def commit(self, transaction: Transaction, manifest: Manifest) -> None:
@@ -283,7 +283,7 @@ class LocalCopy:
             self._preparation.go_on(transaction.backend)
 
     def changed_tables(self, transaction: Transaction) -> Iterator[Table]:
-        """What the transaction changes."""
+        """Yield the changes of the transaction, as tables."""
         return tables_of_changes(self.spec.name, self.spec.kind.format_version, transaction.changes)
 
     def durable_tables(self, transaction: Transaction, manifest: Manifest, source: FileSource) -> Iterator[Table]:

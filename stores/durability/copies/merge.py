@@ -1,4 +1,4 @@
-"""What several commits have changed, as if it had been one: in key order, of each row what the last of them says.
+"""The changes of several commits, merged into one: in key order, each row as the last of them left it.
 
 Rule of this module: it knows sorted columns, neither files nor engines. It reads a few rows of each commit at a time. A
 row that many commits have changed is given once, and neighbors are given together, which costs an engine that keeps
@@ -41,7 +41,7 @@ class Merge:
 
     @property
     def left(self) -> int:
-        """How many rows are left, where one that several commits have changed counts for each of them."""
+        """The number of rows left, where a row that several commits have changed counts for each of them."""
         return sum(len(keys) - place for (keys, _), place in zip(self._commits, self._places, strict=True))
 
     def step(self) -> Step:
@@ -60,7 +60,7 @@ class Merge:
         return Step(bounded, [bisect_right(keys, last) for keys, _ in found])
 
     def take(self, step: Step) -> None:
-        """What ``step`` has told is dealt with."""
+        """Skip the rows of ``step``, which are dealt with."""
         self._places = [place + count for place, count in zip(self._places, step.counts, strict=True)]
 
     def _next_keys(self) -> list[tuple[list[bytes], bool]]:

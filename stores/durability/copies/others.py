@@ -1,8 +1,8 @@
 """Local copies of what a store was before it became one of another kind.
 
 Rule of this module: it reads where such a copy stands, never its rows. One at a commit that the manifest continues is
-somebody's mistake and stays, to be refused or migrated by whoever opens the store. Any other, such as an empty one, is
-of no use to the store that goes on from elsewhere, and is deleted.
+somebody's mistake and stays, to be refused or migrated when the store is opened. Any other copy, such as an empty one,
+is of no use to the store, which goes on from elsewhere, and is deleted.
 """
 
 import logging

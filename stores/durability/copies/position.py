@@ -26,7 +26,7 @@ _LINUX_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Position(NamedTuple):
-    """Where a copy stands: the file of the last commit, and the commit before, if that is known.
+    """The position of a copy: the file of the last commit, and the commit before, if that is known.
 
     No file stands for the empty state.
     """
@@ -80,7 +80,7 @@ def encode_position(manifest: Manifest) -> bytes:
 
 
 def position_of(backend: Backend, *, of_any_boot: bool = False) -> Position | None:
-    """Where the backend's rows belong: ``NOWHERE`` for an empty one, None if that is unknown.
+    """Return the position of the backend's rows: ``NOWHERE`` for an empty one, None if that is unknown.
 
     Args:
         backend: the rows.

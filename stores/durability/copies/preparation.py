@@ -1,15 +1,16 @@
 """A store's directory in a new format, built beside the one that is in use: KIP-258's upgrade in place.
 
-Rule of this module: it knows the new directory, not the old one, and when something is done there; what is done is in
+Rule of this module: it knows the new directory, not the old one, and when to work there; the work itself is in
 ``millpond.stores.durability.copies.sweep``. The directory is called ``.<store>-v<n>.preparing`` until it has all rows,
 and ``.<store>-v<n>.prepared`` from then on. What is committed meanwhile waits in ``.<store>-v<n>.backlog``. So most
 micro-batches only add to that, and the directory is opened by those that have time for it, or if too many commits wait.
 
 Whatever fails here never fails a micro-batch. A directory that is away, or has no room, is tried again later. One that
-is damaged is deleted, and its backlog stays, which tells the next one who opens the task that something is missing.
+is damaged is deleted, and its backlog stays, which tells the next process that opens the task that something is
+missing.
 
 A directory is for the format that the store's spec asks for. Those for any other format are left over from an upgrade
-that was given up, and are deleted by whoever opens the task.
+that was given up, and are deleted when the task is opened.
 """
 
 import logging
@@ -77,17 +78,17 @@ class Preparation:
 
     @property
     def begun(self) -> bool:
-        """Whether there is something of it on the disk."""
+        """True if any part of it is on the disk."""
         return self._preparing.is_dir() or self.prepared or self._backlog.exists
 
     @property
     def prepared(self) -> bool:
-        """Whether all rows are there, and the directory has been closed since."""
+        """True if all rows are there, and the directory has been closed since."""
         return self._prepared.is_dir()
 
     @property
     def complete(self) -> bool:
-        """Whether all rows are there, but for commits that wait."""
+        """True if all rows are there, but for commits that wait."""
         return self._complete or self.prepared
 
     def delete_others(self) -> None:
@@ -107,10 +108,10 @@ class Preparation:
             CatchupLog(backlog).delete()
 
     def take_over(self) -> None:
-        """Let the prepared directory be the store's, with all that waits; whoever opens it then removes the old one.
+        """Let the prepared directory be the store's, with all that waits; the next opening removes the old one.
 
         Raises:
-            CorruptStoreError: it has failed, or what waits does not lead on from where it stands.
+            CorruptStoreError: it has failed, or the commits that wait do not lead on from where it stands.
             BackendInUseError, BackendUnavailableError, StoreFullError: it cannot be used now.
         """
         self._backlog.look()
@@ -202,14 +203,14 @@ class Preparation:
 
     @property
     def _idle(self) -> bool:
-        """Whether nothing is to be done in this micro-batch."""
+        """True if nothing is to be done in this micro-batch."""
         if not self._follows or self._rests or (self.complete and not self._due):
             return True
         return self._backend is None and self._pace.in_debt and not self._overdue
 
     @property
     def _due(self) -> bool:
-        """Whether so many commits wait that they are to be written, all of them together."""
+        """True if so many commits wait that they are to be written, all of them together."""
         return len(self._backlog.waiting) > self._policy.prepared_commits // 2
 
     @property
@@ -309,7 +310,7 @@ class Preparation:
 
     @contextmanager
     def _forgiving(self) -> Iterator[None]:
-        """Whatever fails within fails nobody else: it is done later, or all of it anew."""
+        """Let no error from within reach the micro-batch: put the work off, or begin it anew after damage."""
         try:
             with self._putting_off():
                 yield
@@ -373,7 +374,7 @@ class Preparation:
 
 
 def _hidden(directory: Path) -> tuple[Path, Path, Path]:
-    """What ``directory`` is called while it is being prepared, and once it has all rows; and where commits wait."""
+    """Return the names of ``directory`` while it is being prepared and once it has all rows, and of its backlog."""
     preparing, prepared, backlog = (
         directory.with_name(f".{directory.name}.{what}") for what in ("preparing", "prepared", "backlog")
     )

@@ -1,6 +1,6 @@
-"""How far a restore is, for the log.
+"""The progress of a restore, for the log.
 
-Rule of this module: it says something only of restores that take long enough for somebody to wonder.
+Rule of this module: it logs only restores that take long enough for somebody to wonder.
 """
 
 import logging

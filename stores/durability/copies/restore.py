@@ -97,11 +97,11 @@ def entries(
     progress: Progress | None = None,
     span: Span = _ALL,
 ) -> Iterable[tuple[bytes, bytes]]:
-    """The rows of ``store`` at ``manifest`` in the local format, in key order, metadata rows included, as a stream.
+    """Return a stream of the rows of ``store`` at ``manifest`` in the local format, in key order, with metadata rows.
 
     Args:
         source, manifest, store, version: where they are, and whose they are.
-        changes: what has been changed since.
+        changes: the changes since.
         progress: is told of each part that is read.
         span: the keys, as durable files have them, that are wanted, and all of each key whose versions lie apart.
     """
@@ -156,7 +156,7 @@ def _rows(
 def columns_of_file(
     source: FileSource, manifest: Manifest, file: DurableFile, store: str, version: FormatVersion, span: Span = _ALL
 ) -> Iterator[tuple[Any, Any]]:
-    """The keys and values of one store in one file, as arrays, row group by row group; those within a span of keys."""
+    """Return the keys and values of one store in one file within a span, as arrays, row group by row group."""
     if span.whole:
         tables = read_tables(source, manifest, file, store)
     else:

@@ -117,9 +117,9 @@ class StandbyTask:
     def _carried(self, manifest: Manifest) -> bool:
         """Return whether a worker of this machine carries the copies forward.
 
-        The mark was noted before the manifest was read, so whoever left it was at work on the version after that, at
-        most. Whoever works on a later one leaves another mark. So if two more versions come and the mark stays, the
-        second of them was made elsewhere.
+        The mark was noted before the manifest was read, so the process that left it was at work on the version after
+        that, at most. A process that works on a later version leaves another mark. So if two more versions come and the
+        mark stays, the second of them was made elsewhere.
         """
         if not self._noted:
             self.note()

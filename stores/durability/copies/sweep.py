@@ -1,4 +1,4 @@
-"""What is to be done in a directory in a new format: rows to be copied, and commits that wait to be written to it.
+"""The work in a directory in a new format: rows to be copied, and commits that wait to be written to it.
 
 Rule of this module: it works in bounded steps, each of which is one atomic write, and knows no time. The directory
 stands at a commit, as a local copy does. Beyond that it has rows of its own, above all rows of stores::
@@ -53,7 +53,7 @@ class _Part(NamedTuple):
 
 
 class _Pass(NamedTuple):
-    """What is being written: the changes of commits, the last of these, and the position that this one leads to."""
+    """The commits being written: their changes, the last of them, and the position that it leads to."""
 
     merge: Merge
     commit: Commit
@@ -61,17 +61,17 @@ class _Pass(NamedTuple):
 
 
 class Sweep:
-    """What is to be done on ``backend``, the directory in the new format.
+    """The work to be done on ``backend``, the directory in the new format.
 
     Args:
-        backend: which has been begun.
-        backlog: what waits to be written to it, and is told what need not wait any more.
+        backend: the directory, which has been begun.
+        backlog: the commits that wait to be written to it; it is told which need not wait any more.
 
     Raises:
         CorruptStoreError: the directory is at no commit that can be trusted, or its own rows make no sense.
 
     Attributes:
-        at: the commit at which it stands.
+        at: the commit at which the directory stands.
     """
 
     def __init__(self, backend: Backend, backlog: CatchupLog) -> None:
@@ -94,7 +94,7 @@ class Sweep:
 
     @property
     def copied_all(self) -> bool:
-        """Whether no row is left to be copied."""
+        """True if no row is left to be copied."""
         return self._next is None
 
     def check(self, manifest: Manifest | None = None) -> None:
@@ -116,10 +116,10 @@ class Sweep:
 
     @property
     def left(self) -> int:
-        """How many rows are left of the commits that are being written, which are the first of those that wait.
+        """The number of rows left of the commits that are being written, which are the first of those that wait.
 
         Raises:
-            CorruptStoreError: what waits is damaged.
+            CorruptStoreError: a commit that waits is damaged.
         """
         return self._passing().merge.left
 
@@ -193,17 +193,17 @@ class Sweep:
         return self._pass
 
     def _together(self) -> list[Commit]:
-        """The first of the commits that wait, as many as may be in memory; the last, which may yet fail, only alone."""
+        """Return the first commits that wait, as many as fit into memory; the last, which may yet fail, alone."""
         waiting = self._backlog.waiting
         sizes = accumulate(self._backlog.size(commit) for commit in waiting[:-1])
         return waiting[: max(1, bisect_right(list(sizes), BYTES_TOGETHER))]
 
 
 def _position(commit: Commit, keys: Any, values: Any) -> bytes:
-    """Where a commit leads.
+    """Return the position that a commit leads to.
 
     Raises:
-        CorruptStoreError: what it has changed does not tell.
+        CorruptStoreError: its changes do not tell.
     """
     place = pc.index(keys, COMMIT_ROW).as_py()
     if place < 0:

@@ -1,7 +1,7 @@
-"""How much of a new format a micro-batch prepares beside its own work: a share of the time that this takes.
+"""The work that a micro-batch may spend on preparing a new format: a share of the time of its own work.
 
-Rule of this module: it knows time, no rows and no files. All that is done for new formats counts, whatever it is. What
-cannot be divided may take more than the share; that is a debt, and later micro-batches do nothing until it is paid.
+Rule of this module: it knows time, no rows and no files. All work for new formats counts. Work that cannot be divided
+may take more than the share; that is a debt, and later micro-batches do no such work until it is paid.
 """
 
 import time
@@ -17,10 +17,10 @@ LEAST_WORK: Final = 1 / 2
 
 
 class MigrationThrottle:
-    """What one task spends on new formats, in one micro-batch after the other.
+    """The time that one task spends on new formats, in one micro-batch after the other.
 
     Args:
-        share: how much longer a micro-batch may take for new formats, of what it takes itself.
+        share: how much longer a micro-batch may take for new formats, as a share of its own time.
         clock: the time in seconds, from any beginning.
     """
 
@@ -32,7 +32,7 @@ class MigrationThrottle:
         self._began = clock()
 
     def begin(self) -> None:
-        """A micro-batch begins. What has been spent since the one before ended counts in it."""
+        """Begin a micro-batch. Time spent since the end of the one before counts in it."""
         self._began = self._clock() - self._spent
 
     @contextmanager
@@ -72,28 +72,28 @@ class MigrationThrottle:
 
     @property
     def in_debt(self) -> bool:
-        """Whether more has been spent than the share of the time since."""
+        """True if more has been spent than the share of the time since."""
         return self._debt + self._spent > self._share * self._own
 
     @property
     def allows_more(self) -> bool:
-        """Whether there is time for one more step, and for closing what is open."""
+        """True if there is time for one more step, and for closing what is open."""
         if self._stepping < LEAST_WORK * self._opening:
             return True
         return self._debt + self._spent + self._closing < self._share * self._own
 
     @property
     def allows_copying(self) -> bool:
-        """Whether there is time to copy, whatever else has been done."""
+        """True if there is time to copy, whatever else has been done."""
         return self._copying < LEAST_COPYING * self._share * self._own
 
     def end(self) -> None:
-        """The micro-batch ends. No debt is greater than what it has taken itself, so that the next ones can pay it."""
+        """End the micro-batch. No debt is greater than its own time, so that the next ones can pay it."""
         own = self._own
         self._debt = min(max(0.0, self._debt + self._spent - self._share * own), own)
         self._spent = self._opening = self._stepping = self._copying = 0.0
 
     @property
     def _own(self) -> float:
-        """What the micro-batch has taken so far for itself."""
+        """The time, in seconds, that the micro-batch has taken so far for itself."""
         return self._clock() - self._began - self._spent

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class UpgradeMode(StrEnum):
-    """Where the new format is prepared."""
+    """The place where the new format is prepared."""
 
     IN_PLACE = "in_place"
     """Each task prepares it beside the old one, some rows a micro-batch."""

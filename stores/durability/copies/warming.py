@@ -2,8 +2,8 @@
 
 Rule of this module: it reads durable files and writes local copies. It never writes or deletes a durable file, and it
 leaves directories alone that another format shows to be those of the running job. A copy that is warm is at rest like
-any other: sealed, at a commit. So whoever opens it next catches up, and a process that dies while it warms leaves
-copies of which that holds, and at most one for each task that is restored.
+any other: sealed, at a commit. So the next process that opens it catches up, and a process that dies while it warms
+leaves copies that can do so, and at most one for each task that has to be restored.
 """
 
 import logging
@@ -108,7 +108,7 @@ def _refuse_older(place: StoreLocation) -> None:
 
 
 def _refuse_stamped(places: Sequence[StoreLocation], manifest: Manifest, source: Fetched) -> None:
-    """Refuse to make plain copies of timestamped stores: whoever opens them next would not know the timestamps."""
+    """Refuse to make plain copies of timestamped stores: the next opening would not know the timestamps."""
     for spec in (place.spec for place in places):
         if not spec.kind.stamped and newest_are_stamped(source, manifest, spec.name):
             raise ArgumentConflictError(

@@ -1,1 +1,1 @@
-"""Which files make one version of a task's state, and how long each is kept."""
+"""The files that make one version of a task's state, and how long each is kept."""

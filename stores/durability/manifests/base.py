@@ -20,19 +20,19 @@ class Base(NamedTuple):
 
     @property
     def in_steps(self) -> bool:
-        """Whether it was written in steps."""
+        """True if it was written in steps."""
         return self.since != self.sequence
 
     def content(self) -> int | tuple[int, int]:
-        """What JSON has of it."""
+        """Return the content for JSON."""
         return (self.sequence, self.since) if self.in_steps else self.sequence
 
     @classmethod
     def of(cls, content: Any) -> Self:
-        """What ``content`` gave.
+        """Return the base with that ``content``.
 
         Raises:
-            TypeError, ValueError: it is something else.
+            TypeError, ValueError: the content is of another form.
         """
         sequence, since = content if isinstance(content, list) else (content, content)
         return cls(read_sequence(sequence), read_sequence(since))

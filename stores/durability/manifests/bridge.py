@@ -44,15 +44,15 @@ class Bridge(NamedTuple):
         return self.deltas[commits.index(commit) :] if commit in commits else None
 
     def content(self) -> list[Any]:
-        """What JSON has of it."""
+        """Return the content for JSON."""
         return [self.start, [delta.fields for delta in self.deltas]]
 
     @classmethod
     def of(cls, content: Any) -> Self:
-        """What ``content`` gave.
+        """Return the bridge with that ``content``.
 
         Raises:
-            TypeError, ValueError: it is something else.
+            TypeError, ValueError: the content is of another form.
         """
         start, deltas = content
         return cls(read_id(start), tuple(durable_file(FileKind.DELTA, delta) for delta in deltas))

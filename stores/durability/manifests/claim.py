@@ -51,7 +51,7 @@ def claim(storage: Storage, application_id: str, fingerprint: str) -> None:
 
 
 def claimed_by(storage: Storage, application_id: str) -> str | None:
-    """The fingerprint of the topology that has claimed the application; None if none has, or half a claim is left.
+    """Return the fingerprint of the topology that has claimed the application; None if none has, or only half a claim.
 
     Raises:
         DurabilityError: the storage failed.
@@ -65,7 +65,7 @@ def claimed_by(storage: Storage, application_id: str) -> str | None:
 
 
 def is_claim(name: str) -> bool:
-    """Return whether a file of that name in an application's directory is a claim, whoever's."""
+    """Return whether a file of that name in an application's directory is a claim, of any topology."""
     return _ANY_CLAIM.fullmatch(name) is not None
 
 

@@ -38,7 +38,7 @@ def is_former_name(name: str) -> bool:
 
 
 def under(application_id: str, job: str, now: str) -> str | None:
-    """What an application of a job is called once the job has another name; None if it is of another job.
+    """Return an application's name once its job has another name; None if it belongs to another job.
 
     >>> under("flights", "flights", "copy"), under("flights.counts", "flights", "copy"), under("other", "flights", "b")
     ('copy', 'copy.counts', None)

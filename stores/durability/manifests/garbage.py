@@ -11,12 +11,12 @@ committed:
 3. If a living pin of another run (``millpond.stores.durability.manifests.pins``) has an earlier base, that one counts.
 4. Files with a sequence below the base's are deleted, once they are older than the retained age.
 
-Every manifest that can still be opened descends from the base, or is the base: it names the base or later files.
-A restart at an earlier commit makes a new branch with the same sequence numbers and other names; both branches are kept
+Every manifest that can still be opened descends from the base, or is the base: it names the base or later files. A
+restart at an earlier commit makes a new branch with the same sequence numbers and other names; both branches are kept
 until the base has passed them. A zombie's manifest is at most one commit ahead of the last committed one, and the two
 differ only in commits that are younger than the horizon of either, so its collection deletes nothing that is needed.
 The age covers what counting cannot: an attempt that has read its manifest and is reading its files. Pins and ages go by
-the clock that dates the files, which whoever deletes asks for the time: never by that of a host.
+the clock that dates the files, which a collection asks for the time, never by the clock of a host.
 """
 
 import logging
@@ -56,7 +56,7 @@ def garbage(
 def _garbage(
     found: Sequence[StoredFile], own: int, policy: DurabilityPolicy, run: str, now_ms: int
 ) -> list[StoredFile]:
-    """What of the files of a lineage is garbage; without pins of others, all that is below the sequence ``own``."""
+    """Return the garbage among the files of a lineage; without pins of others, all below the sequence ``own``."""
     pins = [pin for file in found if (pin := Pin.of(file)) is not None]
     base = min([own, *(pin.base for pin in pins if pin.run != run and pin.alive(policy, now_ms))])
     ended = [pin.file for pin in pins if (pin.run == run and pin.base < own) or not pin.alive(policy, now_ms)]
@@ -87,7 +87,7 @@ def collect_garbage(
 
 
 class _Collected(NamedTuple):
-    """How many files of a lineage were deleted, and how many are left; None if nobody has looked."""
+    """The numbers of files of a lineage that were deleted and that are left; None if nobody has looked."""
 
     deleted: int
     left: int | None

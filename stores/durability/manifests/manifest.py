@@ -24,8 +24,8 @@ manifest for a release that passes over it.
 
 Version 4 has snapshots that are written in steps (``millpond.stores.durability.manifests.parts``):
 
-- ``"parts":[since,[sequence,…]]`` follows the bases where the snapshot is such a one. It has no file, and its checksum
-  is 0: it is what the files of these deltas have of it, since the commit with the number ``since``.
+- ``"parts":[since,[sequence,…]]`` follows the bases where the snapshot was written in steps. It has no file, and its
+  checksum is 0: its rows are the parts in the files of these deltas, since the commit with the number ``since``.
 - ``"unfinished":["commit id",deltas,rows,[[sequence,rows],…],[sequence,…]]`` follows where one is being written: of
   which commit; how many deltas are gathered, and how many rows taken of the snapshot before; the runs that deltas were
   gathered into, with the rows taken of each; and the parts.
@@ -149,7 +149,7 @@ class Manifest:
 
     @property
     def sequence(self) -> int:
-        """How many commits led here; 0 for the empty state."""
+        """The number of commits that led here; 0 for the empty state."""
         return 0 if self._last is None else self._last.sequence
 
     @property
@@ -158,7 +158,7 @@ class Manifest:
 
     @property
     def directory(self) -> str:
-        """Where the files are, below the storage's root."""
+        """The directory of the files, below the storage's root."""
         return f"{self.application_id}/{self.task_id}/{self.lineage}"
 
     def path(self, file: DurableFile) -> str:
@@ -227,7 +227,7 @@ class Manifest:
         return Bridge.to(snapshot, commits, (*before.deltas, *deltas))
 
     def after(self, commit: str) -> tuple[DurableFile, ...] | None:
-        """The deltas that lead from the state at ``commit`` to this one; None if this manifest does not include it."""
+        """Return the deltas from the state at ``commit`` to this one; None if that commit is not in this manifest."""
         commits = [NO_COMMIT] if self.snapshot is None else [self.snapshot.commit]
         commits += [delta.commit for delta in self.deltas]
         return self.deltas[commits.index(commit) :] if commit in commits else None
@@ -257,7 +257,7 @@ class Manifest:
 
     @property
     def _has_steps(self) -> bool:
-        """Whether it names anything of a snapshot that is or was written in steps."""
+        """True if it names any part of a snapshot that is or was written in steps."""
         files = (*(() if self.bridge is None else self.bridge.deltas), *self.deltas)
         in_steps = self.parts is not None or self.unfinished is not None
         return in_steps or any(file.part_rows for file in files) or any(base.in_steps for base in self.bases)

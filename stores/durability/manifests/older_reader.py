@@ -1,4 +1,4 @@
-"""What a task writes so that an older release can follow: KIP-258's version probing, by the release that is named.
+"""The formats that a task writes so that an older release can follow: KIP-258's version probing by release name.
 
 Rule of this module: it chooses numbers by ``millpond.releases`` and refuses what no number helps with. The
 choice is in force from the next commit on. A manifest is readable once all its files are, so the first commit is a

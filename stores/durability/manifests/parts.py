@@ -29,15 +29,15 @@ class Parts(NamedTuple):
     files: tuple[DurableFile, ...]
 
     def content(self) -> list[Any]:
-        """What JSON has of it: its parts by the sequences of their files."""
+        """Return the content for JSON: its parts by the sequences of their files."""
         return [self.since, _sequences(self.files)]
 
     @classmethod
     def of(cls, content: Any, deltas: Sequence[DurableFile]) -> Self:
-        """What ``content`` gave, for the deltas of the manifest.
+        """Return the parts with that ``content``, for the deltas of the manifest.
 
         Raises:
-            TypeError, ValueError, KeyError: it is something else.
+            TypeError, ValueError, KeyError: the content is of another form.
         """
         since, sequences = content
         parts = cls(read_sequence(since), _parts(sequences, deltas))
@@ -47,11 +47,11 @@ class Parts(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What a snapshot is merged from beside the one before: a delta, or the part of a file that has several, gathered.
+    """A source of a snapshot beside the one before: a delta, or the part of a file that has several, gathered.
 
     Attributes:
         file: a delta, or the part.
-        taken: how many of its rows are in parts of the snapshot already.
+        taken: the number of its rows that are in parts of the snapshot already.
     """
 
     file: DurableFile
@@ -59,17 +59,17 @@ class Run(NamedTuple):
 
 
 class Unfinished(NamedTuple):
-    """How far a snapshot is.
+    """A snapshot that is being written.
 
     First the many small deltas up to its commit are gathered into few runs, some in each step, so that no file is read
     over and over. Then it is merged from the snapshot before and these.
 
     Attributes:
         commit: the commit whose snapshot it is.
-        gathered: how many deltas up to that commit are among the runs.
-        taken: how many rows of the snapshot before are in parts already.
-        runs: what has changed since that, in the order in which it applies.
-        parts: those that are written, in the order of their rows.
+        gathered: the number of deltas up to that commit that are among the runs.
+        taken: the number of rows of the snapshot before that are in parts already.
+        runs: the changes since that, in the order in which they apply.
+        parts: the parts that are written, in the order of their rows.
     """
 
     commit: str
@@ -79,12 +79,12 @@ class Unfinished(NamedTuple):
     parts: tuple[DurableFile, ...] = ()
 
     def next_group(self, deltas: Sequence[DurableFile], rows: int, size: int) -> tuple[Self, tuple[DurableFile, ...]]:
-        """The deltas that are to be gathered next, once large ones before them are runs of their own; none if all are.
+        """Return the deltas to gather next, once large ones before them are runs of their own; none if all are done.
 
         Args:
-            deltas: all up to its commit.
-            rows: how many rows are gathered at once at most.
-            size: how many bytes.
+            deltas: all deltas up to its commit.
+            rows: the most rows to gather at once.
+            size: the most bytes.
         """
         runs, place = list(self.runs), self.gathered
         while place < len(deltas):
@@ -113,16 +113,16 @@ class Unfinished(NamedTuple):
         return self._replace(taken=of_snapshot, runs=runs, parts=parts)
 
     def content(self) -> list[Any]:
-        """What JSON has of it: files by their sequences."""
+        """Return the content for JSON: files by their sequences."""
         runs = [(run.file.sequence, run.taken) for run in self.runs]
         return [self.commit, self.gathered, self.taken, runs, _sequences(self.parts)]
 
     @classmethod
     def of(cls, content: Any, deltas: Sequence[DurableFile]) -> Self:
-        """What ``content`` gave, for the deltas of the manifest.
+        """Return the unfinished snapshot with that ``content``, for the deltas of the manifest.
 
         Raises:
-            TypeError, ValueError, KeyError: it is something else.
+            TypeError, ValueError, KeyError: the content is of another form.
         """
         commit, gathered, taken, runs, sequences = content
         count = [delta.commit for delta in deltas].index(read_id(commit)) + 1

@@ -1,4 +1,4 @@
-"""When a commit writes a snapshot instead of a delta, and how long files are kept that no current manifest names."""
+"""The policy of durability: when a commit writes a snapshot instead of a delta, and how long unnamed files are kept."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -25,7 +25,7 @@ _SMALL: Final = 8
 
 
 class StepSize(NamedTuple):
-    """How much of a snapshot one commit writes: a little more than so many rows, or bytes; whichever it has first."""
+    """The amount of a snapshot that one commit writes: a little more than these rows or bytes, whichever come first."""
 
     rows: int
     bytes: int
@@ -109,10 +109,10 @@ class DurabilityPolicy:
         return manifest.delta_bytes > max(size, self.min_delta_bytes)
 
     def step_size(self, version: Manifest, changed: int) -> StepSize | None:
-        """How much of the snapshot of ``version`` a commit writes that changes so many rows; None for all at once.
+        """Return the size of the step of a snapshot in a commit that changes so many rows; None to write all at once.
 
-        No step is long, compared with what it is a step of and with what its commit does anyway, and the number of
-        steps is bounded: each takes its share of all rows, or of all bytes.
+        No step is long, compared with the whole snapshot and with the other work of its commit, and the number of steps
+        is bounded: each takes its share of all rows, or of all bytes.
         """
         runs = version.files
         rows, size = sum(file.own_rows for file in runs), sum(file.own_size for file in runs)

@@ -37,7 +37,7 @@ _NAME: Final = re.compile(r"(.+)-schema-(\d{1,9})\.json")
 
 
 class Beside(StrEnum):
-    """What has a history of its own beside that of an input's rows."""
+    """A part of an input that has a history of its own beside the history of the input's rows."""
 
     KEY = "key"
     FOREIGN = "foreign"
@@ -179,7 +179,7 @@ def copy_schemas(storage: Storage, application_id: str, to: str) -> None:
 
 
 def schema_faults(storage: Storage, application_id: str) -> Iterator[SchemaFault]:
-    """What is wrong with the histories of an application's schemas.
+    """Yield what is wrong with the histories of an application's schemas.
 
     Raises:
         DurabilityError: the storage failed.

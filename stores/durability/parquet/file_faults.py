@@ -1,6 +1,6 @@
-"""What is wrong with a durable file: it is gone, it is damaged, or the storage fails.
+"""The faults of a durable file: it is gone, it is damaged, or the storage fails.
 
-Rule of this module: it says which of these it is, and reads no rows.
+Rule of this module: it tells these apart, and reads no rows.
 """
 
 from collections.abc import Iterator

@@ -103,7 +103,7 @@ class NewFile:
         self._ranges.append(self._sink.end_range())
 
     def begin_part(self) -> None:
-        """What is added from now on is a part of a snapshot."""
+        """Begin a part of a snapshot: what is added from now on belongs to it."""
         self._part, self._own_rows = len(self._ranges), self._rows
 
     @property
@@ -171,7 +171,7 @@ class _Sink(RawIOBase):
         return len(data)
 
     def end_range(self) -> ByteRange:
-        """What was written since the last call."""
+        """Return the range of what was written since the last call, and begin another."""
         ended, self._range = self._range, ByteRange(0, 0)
         return ended
 

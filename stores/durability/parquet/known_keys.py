@@ -1,7 +1,7 @@
-"""Which files of a version can have rows of a span: those that are too large to know, and small ones that have some.
+"""The files of a version that can have rows of a span: those too large to know, and small ones that have some.
 
 Rule of this module: of small files it reads the keys alone, and each file once. Most of a version's files are small
-deltas, and most of them have nothing of what is looked up.
+deltas, and most of them have none of the keys that are looked up.
 """
 
 from collections.abc import Mapping, Sequence

@@ -21,9 +21,9 @@ def prefetched(source: Iterator[T]) -> Iterator[T]:
 
 
 def called_ahead(functions: Iterable[Callable[[], T]], count: int) -> Generator[T, None, None]:
-    """What functions return, in order, with the next ``count`` called in advance, each in a thread of its own.
+    """Yield the results of functions, in order, with the next ``count`` called in advance, each in its own thread.
 
-    Errors are raised where a result is due. Whoever stops early closes the iterator: no function runs after that.
+    Errors are raised where a result is due. To stop early, close the iterator: no function runs after that.
     """
     waiting: deque[Future[T]] = deque()
     with ThreadPoolExecutor(count, "millpond-prefetch") as pool:

@@ -60,7 +60,7 @@ _AHEAD_BYTES: Final = 1 << 25
 
 
 def read_tables(source: FileSource, manifest: Manifest, file: DurableFile, store: str) -> Iterator[Table]:
-    """The rows of one store in a file of ``manifest``, in key order, one row group at a time, without the store column.
+    """Yield the rows of one store in a file, in key order, one row group at a time, without the store column.
 
     Raises:
         MissingFileError: the file is gone.
@@ -72,9 +72,9 @@ def read_tables(source: FileSource, manifest: Manifest, file: DurableFile, store
 
 
 def read_span(source: FileSource, manifest: Manifest, file: DurableFile, store: str, span: Span) -> Iterator[Table]:
-    """The rows of one store in a file of ``manifest`` whose keys are within a span, as ``read_tables`` gives them.
+    """Yield the rows of one store in a file whose keys are within a span, as ``read_tables`` does.
 
-    Only row groups that can hold such a key are read, and those that tell which these are; each is proved first.
+    Only row groups that can hold such a key are read, and those that show which these are; each is proved first.
 
     Raises what ``read_tables`` raises.
     """
@@ -97,7 +97,7 @@ def read_span(source: FileSource, manifest: Manifest, file: DurableFile, store: 
 
 
 def read_keys(source: FileSource, manifest: Manifest, file: DurableFile, store: str) -> Iterator[Any]:
-    """The keys of one store in a file of ``manifest``, as Arrow arrays in ascending order, one for each row group.
+    """Yield the keys of one store in a file of ``manifest``, as ascending Arrow arrays, one for each row group.
 
     Raises what ``read_tables`` raises.
     """
@@ -111,7 +111,7 @@ def read_keys(source: FileSource, manifest: Manifest, file: DurableFile, store: 
 
 
 def read_all_tables(source: FileSource, manifest: Manifest, file: DurableFile) -> Iterator[tuple[str, Table]]:
-    """The rows of all stores in a file of ``manifest``, as ``read_tables`` gives them, each with its store's name.
+    """Yield the rows of all stores in a file of ``manifest``, as ``read_tables`` does, each with its store's name.
 
     Raises what ``read_tables`` raises.
     """
@@ -128,7 +128,7 @@ def stores_in(source: FileSource, manifest: Manifest, file: DurableFile) -> set[
 
 
 def bytes_of_stores(source: FileSource, manifest: Manifest, file: DurableFile) -> Counter[str]:
-    """How many bytes of a file of ``manifest`` each store has, in whatever part of it; none are known in format 1.
+    """Return the number of bytes that each store has in a file of ``manifest``; none are known in format 1.
 
     Raises what ``read_tables`` raises.
     """
@@ -137,7 +137,7 @@ def bytes_of_stores(source: FileSource, manifest: Manifest, file: DurableFile) -
 
 
 def read_from(source: FileSource, manifest: Manifest, file: DurableFile, place: int) -> Iterator[tuple[str, Table]]:
-    """The rows of all stores in a file of ``manifest``, in the order of stores' names, from a place among them on.
+    """Yield the rows of all stores in a file, in the order of the stores' names, from a place among them on.
 
     Raises what ``read_tables`` raises.
     """
@@ -256,7 +256,7 @@ class _OpenFile:
         return sizes
 
     def most_ahead(self) -> int:
-        """How many row groups may be read ahead, so that they take little memory; 0 if their sizes are unknown."""
+        """Return the number of row groups to read ahead within little memory; 0 if their sizes are unknown."""
         return min(_AHEAD, _AHEAD_BYTES // max(1, *(one.size for one in self._ranges))) if self._ranges else 0
 
     def keys(self, group: int) -> Any:
@@ -385,7 +385,7 @@ def _store_in(parquet: Any, group: int) -> str:
 
 
 def _checked_keys(table: Table, last: bytes) -> bytes:
-    """The greatest key of a table whose keys come after ``last`` in strictly ascending order, so none is empty."""
+    """Return the greatest key of a table; check that its keys ascend strictly from ``last``, so that none is empty."""
     if table.schema.types != [SCHEMA.field(name).type for name in _LOCAL_COLUMNS]:
         raise pa.ArrowInvalid("its columns are not those of a durable file")
     return _ascending(table.column("key").combine_chunks(), last)

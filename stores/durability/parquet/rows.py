@@ -46,7 +46,7 @@ _BYTES_PER_TABLE = 1 << 26
 def sorted_changes(
     version: FormatVersion, changes: Mapping[bytes, bytes | None]
 ) -> tuple[list[bytes], list[bytes | None]]:
-    """The keys in order, and the value of each, without the position of the local copy; each version by its time."""
+    """Return the keys in order, and their values, without the position of the local copy; each version by its time."""
     if version is FormatVersion.LATEST_APART:
         changes = plain_changes(changes)
     keys = sorted(changes)
@@ -175,7 +175,7 @@ def _column(table: Table, name: str) -> Any:
 
 
 def fault_in(table: Table, *, deletions: bool) -> str | None:
-    """What is wrong with the rows of one store in one file, as far as can be told without its kind and serdes.
+    """Return what is wrong with the rows of one store in one file, as far as can be told without its kind and serdes.
 
     Args:
         table: the rows, without the store column.

@@ -1,6 +1,6 @@
-"""Where durable files are read from: the storage, or what remembers of it while several stores are opened.
+"""The sources of durable files: the storage, or a memory of it while several stores are opened.
 
-Rule of this module: bytes are passed on as they are. Whoever reads a file proves it.
+Rule of this module: bytes are passed on as they are. The reader of a file proves it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,11 @@ _AT_ONCE: Final = 8
 
 
 class FileSource(Protocol):
-    """What readers of durable files need; the methods do what those of ``Storage`` do, and raise the same."""
+    """The storage as readers of durable files see it; the methods work as those of ``Storage``, and raise the same."""
 
     @property
     def remote(self) -> bool:
-        """Whether several reads at once take less time than one after the other."""
+        """True if several reads at once take less time than one after the other."""
 
     def describe(self, path: str) -> str:
         """Return the full name of a file, for messages."""
@@ -44,8 +44,8 @@ class FileSource(Protocol):
 class Fetched(FileSource):
     """The files of one version, each opened once, and read once if it is small, however many stores it is read for.
 
-    From a remote storage several small files are fetched at once: whoever reads one will soon read those that follow.
-    At most 64 MiB are remembered. Use it as a context; what it remembers goes with it.
+    From a remote storage several small files are fetched at once: the reader of one will soon read those that follow.
+    At most 64 MiB are remembered. Use it as a context manager, whose end frees the memory.
 
     Args:
         storage: where the files are.

@@ -1,7 +1,7 @@
-"""Spans of keys: which row groups of a durable file can hold one of them, and which rows are some of theirs.
+"""Spans of keys: the row groups of a durable file that can hold a key of a span, and their rows within it.
 
 Rule of this module: it knows keys and their order. Row groups of one store are in key order, so the first that matters
-is found by halving, with as few of them read as that takes.
+is found by bisection, which reads few of them.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,7 +19,7 @@ class Span(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether it has all keys."""
+        """True if it has all keys."""
         return not self.start and self.stop is None
 
     def tables(self, count: int, first_key: Callable[[int], bytes], read: Callable[[int], Table]) -> Iterator[Table]:

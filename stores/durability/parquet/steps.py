@@ -94,7 +94,7 @@ def _tables(
 
 
 class Step(NamedTuple):
-    """What a step has come to: how many rows of each run are taken, and whether these are all."""
+    """The result of a step: the number of rows taken of each run, and whether these are all."""
 
     taken: tuple[int, ...]
     last: bool

@@ -38,10 +38,10 @@ def host_ms() -> int:
 
 
 def clocks_apart(dating_ms: int, place: str) -> str | None:
-    """What is to be said if the clock that dates the files of a place is not this host's; None if they are together.
+    """Return a message if the clock that dates the files of a place is not this host's; None if the two agree.
 
     Args:
-        dating_ms: the time by that clock, right now.
+        dating_ms: the time by that clock, now.
         place: the place's name.
     """
     ahead = host_ms() - dating_ms
@@ -76,17 +76,17 @@ def probe(directory: str = "") -> str:
 
 
 def is_probe(name: str) -> bool:
-    """Whether a file of that name was written for its time alone; one that is there was left by a process that died."""
+    """Return whether a file of that name was written for its time alone; one that is left is of a process that died."""
     return _PROBE.fullmatch(name) is not None
 
 
 @dataclass
 class _Seen:
-    """When a storage's clock was looked at.
+    """A look at a storage's clock.
 
     Attributes:
-        at: seconds on the monotonic clock.
-        storage_ms: what it said, or None if it could not be seen.
+        at: the time of the look, in seconds on the monotonic clock.
+        storage_ms: the time by the storage's clock, or None if it could not be seen.
     """
 
     at: float

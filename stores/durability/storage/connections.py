@@ -39,12 +39,12 @@ class Connection(NamedTuple):
 
     @property
     def local(self) -> bool:
-        """Whether it is the file system of this machine."""
+        """True if it is the file system of this machine."""
         return isinstance(self.filesystem, fs.LocalFileSystem)
 
     @property
     def atomic(self) -> bool:
-        """Whether a file is there once it is closed, and nothing of it before."""
+        """True if a file is there once it is closed, and nothing of it before."""
         return self.filesystem.type_name in _OBJECT_STORES
 
 

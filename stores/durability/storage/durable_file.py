@@ -20,7 +20,7 @@ _FILE_NAME: Final = re.compile(r"(\d{12})-([0-9a-f]{32})\.(snapshot|delta)\.parq
 
 
 class FileKind(StrEnum):
-    """What a durable file holds."""
+    """The kind of a durable file, by its content."""
 
     SNAPSHOT = "snapshot"
     DELTA = "delta"
@@ -64,7 +64,7 @@ class DurableFile(NamedTuple):
 
     @property
     def fields(self) -> tuple[int | str, ...]:
-        """What JSON has of it: all but the kind, and nothing of a part where there is none."""
+        """The fields for JSON: all but the kind, and none of a part where there is none."""
         return self[1:] if self.part_rows else self[1:6]
 
 
