@@ -37,13 +37,13 @@ StandIn = Callable[[DurabilityError], None]
 
 @dataclass(frozen=True)
 class VersionWriter:
-    """What it takes to write the versions of one task.
+    """The writer of the versions of one task.
 
     Attributes:
-        storage: where durable files live.
-        policy: when to write snapshots.
-        written: in which formats, and for which oldest reader.
-        metrics: where what is written is measured.
+        storage: the place of durable files.
+        policy: the rule for writing snapshots.
+        written: the formats to write, and the oldest reader to write for.
+        metrics: the measures of what is written.
     """
 
     storage: Storage
@@ -174,9 +174,9 @@ class VersionWriter:
 
 
 def _sources(version: Manifest, going: Unfinished) -> tuple[Manifest, list[tuple[Sequence[DurableFile], int]]]:
-    """The files that the next part of a snapshot is merged from, and the runs of them, with what is taken of each.
+    """Return the files to merge the next part of a snapshot from, and their runs, with the rows taken of each.
 
-    Of the snapshot before, whose parts follow each other, only the one that is next is worth fetching ahead.
+    Of the snapshot before, whose parts follow each other, only the next part is worth fetching ahead.
     """
     base, taken = list(version.base), going.taken
     while len(base) > 1 and taken >= base[0].own_rows:

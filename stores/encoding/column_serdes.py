@@ -25,11 +25,11 @@ _NUMBER_SIZE: Final = 8
 
 
 class ColumnSerde(ABC):
-    """How columns of one type become columns of bytes and back.
+    """The conversion of columns of one type to columns of bytes and back.
 
     Args:
-        type_: the type of what it reads.
-        narrower: tells the types that it can write as well, because each of their values is one of ``type_``.
+        type_: the type of the columns that it reads.
+        narrower: returns whether it can also write a type, because each value of that is one of ``type_``.
     """
 
     def __init__(self, type_: pa.DataType, narrower: Callable[[pa.DataType], bool]) -> None:
@@ -73,7 +73,7 @@ class ColumnarSerde(Serde[T]):
     @property
     @abstractmethod
     def columns(self) -> ColumnSerde | None:
-        """What does so; None if it takes objects."""
+        """The serde for whole columns; None if there is none."""
 
 
 class _Flat(ColumnSerde):
@@ -142,7 +142,7 @@ _BY_SERDE: Final[Mapping[str, tuple[Serde[Any], ColumnSerde]]] = {
 
 
 def column_serde(serde: Serde[Any]) -> ColumnSerde | None:
-    """What does for whole columns what ``serde`` does for values; None if there is no such thing.
+    """Return the serde that does for whole columns what ``serde`` does for values; None if there is none.
 
     >>> from millpond.stores.encoding.serdes import INT64
     >>> numbers = column_serde(INT64)

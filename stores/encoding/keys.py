@@ -61,7 +61,7 @@ def terminated(key: bytes) -> bytes:
 
 
 def latest_row(key: bytes) -> bytes:
-    r"""The data row that comes after all rows of ``key`` in which a time follows it, and before those of other keys.
+    r"""Return the data row after all rows of ``key`` in which a time follows it, and before the rows of other keys.
 
     >>> latest_row(b"a\x00b")
     b'\x01a\x00\xffb\x00\x01'

@@ -1,8 +1,8 @@
-"""Which partition a record belongs to.
+"""The partition to which a record belongs.
 
-Rule of this module: the answer is part of the durable state's meaning, so it depends on nothing but the arguments: not
-on the process, the session or the release. A record's partition is ``crc32(key bytes) mod partitions`` with the CRC-32
-of zlib, gzip and PNG (reflected polynomial 0xEDB88320) over the *serialized* key, read as an unsigned integer: any
+Rule of this module: the answer is part of the durable state's meaning, so it depends on the arguments alone, and not on
+the process, the session or the release. A record's partition is ``crc32(key bytes) mod partitions`` with the CRC-32 of
+zlib, gzip and PNG (reflected polynomial 0xEDB88320) over the *serialized* key, read as an unsigned integer: any
 language can compute it.
 """
 
@@ -50,7 +50,7 @@ def partitions_of(keys: Any, partitions: int) -> npt.NDArray[np.uint32]:
 
 
 def _crc32s(keys: Any) -> npt.NDArray[np.uint32]:
-    """The CRC-32 of each key: one step for the next byte of all that have one, and what few have left key by key."""
+    """Return the CRC-32 of each key: one step for the next byte of all keys, and key by key for the few longest."""
     _, offsets, data = keys.buffers()
     bounds = np.frombuffer(offsets, np.int32, len(keys) + 1, keys.offset * np.dtype(np.int32).itemsize).astype(np.int64)
     octets = np.frombuffer(data or b"", np.uint8)
@@ -76,7 +76,7 @@ def _stepped(registers: npt.NDArray[np.uint32], octets: npt.NDArray[np.uint8]) -
 
 
 def _table() -> npt.NDArray[np.uint32]:
-    """What eight steps of one bit make of each byte."""
+    """Return the registers of each byte after eight steps of one bit."""
     registers = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         registers = np.where(registers & np.uint32(1), (registers >> np.uint32(1)) ^ _POLYNOMIAL, registers >> 1)

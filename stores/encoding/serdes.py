@@ -24,7 +24,7 @@ _SHOWN = 60
 
 
 class Serde(ABC, Generic[T]):
-    """How values of one type become bytes and back.
+    """The conversion of values of one type to bytes and back.
 
     ``deserialize(serialize(value))`` equals ``value``. A serde for keys gives equal keys equal bytes. Serdes travel to
     other processes: they can be pickled.

@@ -53,13 +53,13 @@ NUMBER_SIZE: Final = 8
 
 
 class StructLayout:
-    """Where the fields of a row lie.
+    """The layout of the fields of a row.
 
     Attributes:
         fields: the names and types of the fields, in their order; types are ``long``, ``double``, ``boolean``,
             ``string`` and ``binary``.
-        null_bytes: how many bytes tell which fields are None.
-        size: how many bytes come before the rest.
+        null_bytes: the number of bytes that mark the fields that are None.
+        size: the number of bytes before the rest.
     """
 
     def __init__(self, fields: Sequence[tuple[str, str]]) -> None:

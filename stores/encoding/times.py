@@ -56,7 +56,7 @@ _EXAMPLE: Final = "write it as Spark does, e.g. '5 minutes' or '1 hour 30 minute
 
 
 class TimeUnit(IntEnum):
-    """What the integers of a topology's times count; the value is its length in microseconds."""
+    """The unit of the integers of a topology's times; the value is its length in microseconds."""
 
     MICROSECOND = 1
     """That of verbs."""
@@ -171,7 +171,7 @@ def to_millis(duration: Duration, what: str = "duration") -> int:
 
 
 def to_micros(duration: Duration, what: str = "duration") -> int:
-    """A length of time in microseconds, exact; an int is milliseconds, as everywhere. ``what`` names it in errors.
+    """Return a length of time in microseconds, exact; an int is milliseconds. ``what`` names it in errors.
 
     Raises:
         ConfigurationError: it does not fit into 64 bits, or is not what ``to_millis`` takes.

@@ -115,7 +115,7 @@ def begin(history: History, fingerprint: str, shape: Shape, seeds: Seeds | None 
 
 
 def directory_of(history: History) -> str:
-    """Where the results of a query's backfill are if nobody says otherwise: a directory for each attempt."""
+    """Return the default directory for the results of a query's backfill, which has one below it for each attempt."""
     return f"{history.application_id}/{BACKFILL}/{history.sink}"
 
 

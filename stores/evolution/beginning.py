@@ -1,8 +1,8 @@
 """``Beginning``: what a query keeps beside the state of its tasks, from its first row on.
 
-Rule of this module: whoever builds a query only reads, and its workers keep here what was decided then, before the
-first of them puts a row. All of them may do it, at the same time and again: each file is put under its name unless it
-is there, and what is there must say the same.
+Rule of this module: the process that builds a query only reads, and its workers keep here what was decided then, before
+the first of them puts a row. All of them may do it, at the same time and again: each file is put under its name unless
+it is there, and a file that is there must say the same.
 """
 
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ from millpond.stores.evolution.record import EvolutionRecord
 
 @dataclass(frozen=True)
 class Beginning:
-    """What is kept of one query. Travels to the workers.
+    """The notes of one query. Travels to the workers.
 
     Attributes:
-        storage: where the durable state is.
+        storage: the place of the durable state.
         application_id: the application.
-        sink: the plain name of what the query writes.
-        record: of the generation with which it goes on.
+        sink: the plain name of the query's output.
+        record: the record of the generation with which it goes on.
         schemas: the histories of the schemas of its rows, by place.
     """
 

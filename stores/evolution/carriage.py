@@ -1,6 +1,6 @@
-"""How the rows of a layout, and what is kept beside the rows of any store, go to other partitions.
+"""The carriage of the rows of a layout, and of the metadata of any store, to other partitions.
 
-Rule of this module: it says what a layout has to tell, and knows none. A layout is carried by a ``LayoutCarriage``
+Rule of this module: it knows what a layout has to declare, but no layout. A layout is carried by a ``LayoutCarriage``
 that is defined where its bytes are coded.
 """
 
@@ -22,11 +22,11 @@ class OldStore(Protocol):
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """The name for errors."""
 
     @property
     def kind(self) -> StoreKind:
-        """Which of the kinds it is."""
+        """The kind of the store."""
 
     def get_metadata(self, name: str) -> bytes | None:
         """As ``Store.get_metadata``."""
@@ -43,17 +43,17 @@ Revision: TypeAlias = Callable[[Sequence[OldStore], Callable[[bytes], bool]], Ma
 
 @dataclass(frozen=True)
 class LayoutCarriage:
-    """How the rows of a layout are carried.
+    """The carriage of the rows of a layout.
 
     Attributes:
         record_key: ``record_key(row)`` returns the bytes of the record's key within the key of an entry, or None if the
-            record has none; None in its place if the store's kind says where the key is.
-        rules: what becomes of metadata, by name, or by the beginning of names and ``*``. Without a rule it is copied to
-            every partition; where partitions become one, theirs must be equal.
+            record has none; None in its place if the store's kind determines where the key is.
+        rules: the rules for metadata, by name, or by the beginning of names and ``*``. Without a rule it is copied to
+            every partition; where partitions become one, their metadata must be equal.
         revise: ``revise(olds, belongs)`` returns the metadata that one new partition gets beside these, by name; None
-            takes away what the rules say. ``olds`` are the old partitions with rows for it, and ``belongs(key)`` says
-            whether the record's key, as in the rows, goes to it. It is called only where partitions become one, or one
-            becomes several.
+            takes away the result of a rule. ``olds`` are the old partitions with rows for it, and ``belongs(key)``
+            returns whether the record's key, as in the rows, goes to it. It is called only where partitions become one,
+            or one becomes several.
         other_key: likewise the key of the record of another input for which an entry is kept as well, and by which it
             finds no partition; None if there is none.
         seeded: ``seeded(time, users)`` returns the metadata of a store that is seeded, by name: ``time`` is the latest
@@ -79,4 +79,4 @@ def least(found: Sequence[bytes]) -> bytes:
 
 
 def forgotten(found: Sequence[bytes]) -> None:
-    """Nothing: the store finds out anew."""
+    """Return nothing: the store finds out anew."""

@@ -62,7 +62,7 @@ def units(old_partitions: int, new_partitions: int) -> int:
 
 
 def goes_on(before: Shape, after: Shape, origins: Mapping[str, Origin], subtopology: int) -> bool:
-    """Whether the tasks of a new sub-topology have the stores that its old ones have, so that they keep their files."""
+    """Return whether a new sub-topology's tasks have the stores of its old ones, so that they keep their files."""
     old = {(store.name, store.record_key_serde) for store in before.stores if store.subtopology == subtopology}
     new = [store for store in after.stores if store.subtopology == subtopology]
     return (
@@ -185,7 +185,7 @@ class _Unit:
         snapshots.end_store()
 
     def _old_rows(self, store: StoreShape) -> dict[int, SomeRows]:
-        """The old store in each of the unit's old partitions that has rows; of a global table's, in the first."""
+        """Return the old store in each old partition of the unit that has rows; of a global table, only the first."""
         origin = _origin(self._before, store, self._origins)
         if origin is None:
             return {}
@@ -270,7 +270,7 @@ class _Spread:
 
 
 def _origin(before: Shape, store: StoreShape, origins: Mapping[str, Origin]) -> Origin | None:
-    """Where the rows of a store come from: of a global table's, from the copy in the same place if there is one."""
+    """Return the origin of a store's rows: for a global table, the copy in the same place if there is one."""
     origin = origins.get(store.name)
     if origin is None or not store.is_global:
         return origin

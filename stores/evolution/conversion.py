@@ -46,12 +46,12 @@ _END: Final = len(TERMINATOR)
 
 @dataclass(frozen=True)
 class Conversion:
-    """What becomes of the rows of one store.
+    """The conversion of the rows of one store to another kind.
 
     Attributes:
         before, after: two different kinds that can become each other.
-        valid_from: from when a value without a known timestamp is valid as a version, in milliseconds; None if nobody
-            has said so, which is well as long as all timestamps are known.
+        valid_from: the time from which a value without a known timestamp is valid as a version, in milliseconds; None
+            if nobody has declared it, which suffices as long as all timestamps are known.
         observed: for a store that becomes versioned, the latest of its times in each old partition that has any.
     """
 
@@ -191,17 +191,17 @@ class ConvertedRows:
 
     @property
     def holds_any(self) -> bool:
-        """Whether the old store has a row."""
+        """True if the old store has a row."""
         return self._old.holds_any
 
     @cached_property
     def metadata(self) -> dict[str, bytes]:
-        """What is kept beside the rows, by name: of the observed stream time, what a store of the new kind has."""
+        """The metadata, by name: of the observed stream time, as a store of the new kind has it."""
         kept = {name: data for name, data in self._old.metadata.items() if name not in _LEFT_OUT}
         return kept if self._observed is None else {**kept, OBSERVED: pack_time(self._observed)}
 
     def get_metadata(self, name: str) -> bytes | None:
-        """What is kept under that name."""
+        """Return the metadata under that name."""
         return self.metadata.get(name)
 
     def metadata_names(self, prefix: str) -> list[str]:

@@ -117,7 +117,7 @@ def _led_to(history: History, records: Collection[EvolutionRecord], lineages: Co
 
 
 def _with_timestamps(kind: StoreKind) -> StoreKind:
-    """The kind that reads all that rows have: a store may have become timestamped since its shape was recorded."""
+    """Return the kind that reads all of a row: a store may have become timestamped since its shape was recorded."""
     twins = (one for one in StoreKind if one.family == kind.family and one.stamped)
     return next(twins, kind)
 

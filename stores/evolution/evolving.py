@@ -1,7 +1,7 @@
 """Evolving: the state of a query is carried over to another shape, and one record makes that count.
 
 Rule of this module: the order of things. Files are written first, then the record; until it exists nobody knows of
-them, and whoever starts again begins anew. Where units of work run is the caller's choice.
+them, and another start begins anew. The caller chooses where units of work run.
 """
 
 import logging
@@ -36,14 +36,14 @@ TaskPlace: TypeAlias = tuple[int, int]
 
 
 class Committed(NamedTuple):
-    """What a checkpoint has of one application.
+    """The part of a checkpoint that belongs to one application.
 
     Attributes:
         batch: its last micro-batch; None if it has none.
-        manifests: those of the application, of whatever generation.
+        manifests: the manifests of the application, of any generation.
         by_now: looks again for its last micro-batch; None if it cannot have gone on.
-        others: the commits of all that it has, also of other applications. Tasks that go on may find any of it in
-            their places.
+        others: all commits in the checkpoint, also those of other applications. Tasks that go on may find any of them
+            in their places.
     """
 
     batch: int | None
@@ -66,12 +66,12 @@ class Committed(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What state is to become.
+    """The plan for which state is carried over.
 
     Attributes:
-        fingerprint: that of the plan that is to run.
-        shape: that of the plan.
-        declared: what the user says of stores that are not what they were.
+        fingerprint: the fingerprint of the plan that is to run.
+        shape: the shape of the plan.
+        declared: the user's declaration of stores that have changed.
     """
 
     fingerprint: str
@@ -81,16 +81,16 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True)
 class Carriage:
-    """What is carried over, in units that do not depend on each other. Travels to the workers.
+    """The carriage of state, in units that do not depend on each other. Travels to the workers.
 
     Attributes:
-        storage: where the durable files are.
-        before, after: what the state looks like, and what of it is to be written anew.
+        storage: the place of the durable files.
+        before, after: the shape of the state, and the part of the new shape that is to be written anew.
         origins: the old store of each new one that has one.
-        manifests: of the old tasks that have state.
+        manifests: the manifests of the old tasks that have state.
         application_id: the application.
-        fingerprint: what the new manifests call their topology.
-        layouts: how rows are carried, by the name of their layout.
+        fingerprint: the fingerprint of the topology in the new manifests.
+        layouts: the carriage of rows, by the name of their layout.
     """
 
     storage: Storage
@@ -104,7 +104,7 @@ class Carriage:
 
     @property
     def units(self) -> int:
-        """How many there are."""
+        """The number of units."""
         return units(self.before.partitions, self.after.partitions)
 
     def run(self, unit: int) -> dict[str, str]:
@@ -129,11 +129,11 @@ class Carriage:
 
 
 class Work(Protocol):
-    """What is done in units that do not depend on each other. Travels to the workers."""
+    """Work in units that do not depend on each other. Travels to the workers."""
 
     @property
     def units(self) -> int:
-        """How many there are."""
+        """The number of units."""
 
     def run(self, unit: int) -> Mapping[str, str]:
         """Do one of them, and give what came of it as texts by name."""
@@ -258,15 +258,15 @@ def _carried(
 
 
 def preview(history: History, committed: Committed, target: Target, run: RunUnits) -> Preview:
-    """What ``evolve`` would do. Nothing is written.
+    """Return what ``evolve`` would do, and write nothing.
 
     Args:
         history: the generations so far.
-        committed: what the checkpoint has.
-        target: what the state is to become.
-        run: runs the units of what is read to tell it.
+        committed: the content of the checkpoint.
+        target: the plan to evolve to.
+        run: runs the units of reading that this takes.
 
-    Raises as ``evolve``, but tells what would be lost.
+    Raises as ``evolve``, but returns losses instead of refusing them.
     """
     standing = history.standing(committed.manifests, committed.batch)
     if standing.record is history.newest and _fits(standing, target):
@@ -294,7 +294,7 @@ def preview(history: History, committed: Committed, target: Target, run: RunUnit
 def _counted(
     storage: Storage, standing: Standing, target: Target, run: RunUnits
 ) -> tuple[dict[str, Origin], dict[str, Loss]]:
-    """What each store continues, and what those lose that become another kind, for which their rows are read."""
+    """Return the origin of each store, and the losses of those that become another kind, whose rows are read for it."""
     before = standing.record.shape
     origins = origins_of(before, target.shape, target.declared)
     converted = {name: origin for name, origin in origins.items() if origin.conversion is not None}
@@ -379,7 +379,7 @@ def _with_shape(storage: Storage, standing: Standing, target: Target) -> Standin
 
 
 def _likely(target: Target, index: int, name: str) -> StoreShape:
-    """What a store is taken for of which only the name is known."""
+    """Return the likely shape of a store of which only the name is known."""
     continuing = target.shape.named(target.declared.renamed.get(name, name))
     if continuing:
         return replace(continuing[0], subtopology=index, name=name)

@@ -42,11 +42,11 @@ _parsed: Final = lru_cache(maxsize=128)(EvolutionRecord.from_json)
 
 
 class Standing(NamedTuple):
-    """Where a checkpoint stands.
+    """The state at which a checkpoint stands.
 
     Attributes:
-        record: that of the generation of its state.
-        manifests: with which each task goes on, by task id.
+        record: the record of the generation of its state.
+        manifests: the manifest with which each task goes on, by task id.
     """
 
     record: EvolutionRecord
@@ -78,7 +78,7 @@ class History:
 
     @classmethod
     def of(cls, storage: Storage, application_id: str, sink: str) -> Self:
-        """What the storage has.
+        """Return the history that the storage holds.
 
         Raises:
             FormatError: a record is damaged, or of a later release.
@@ -113,7 +113,7 @@ class History:
 
     @property
     def was_erased(self) -> bool:
-        """Whether keys were ever erased from the state."""
+        """True if keys were ever erased from the state."""
         return any(record.edit is not None and record.edit.erases for record in self.records)
 
     def starts(self, first: int, last: int) -> list[EvolutionRecord]:
@@ -134,12 +134,12 @@ class History:
 
     @property
     def evolved(self) -> bool:
-        """Whether the state was ever carried over."""
+        """True if the state was ever carried over."""
         return self.newest is not None and self.newest.generation > BEGINNING
 
     @property
     def partitions(self) -> int | None:
-        """How many tasks each sub-topology has; None if nothing tells."""
+        """The number of tasks of each sub-topology; None if nothing tells it."""
         if self.newest is not None:
             return self.newest.shape.partitions
         claimed = _CLAIMED.fullmatch(self.claimed or "")
@@ -316,16 +316,16 @@ class History:
         until: int | None,
         beside: Callable[[], Collection["History"]] | None = None,
     ) -> bool:
-        """Whether the query has run in its newest generation, of which a checkpoint has nothing, and others go on.
+        """Return whether the query ran in its newest generation, which the checkpoint lacks, while others go on.
 
-        Those that began there meanwhile knew commits of that generation; or its files went with keys that were erased
-        from theirs.
+        Queries that began there meanwhile knew commits of that generation; or its files went with keys that were erased
+        from their state.
 
         Args:
-            held: what the checkpoint has of this application.
+            held: the manifests of this application in the checkpoint.
             batch: its last micro-batch; None if it has none.
-            until: the last one after which others may have begun that count.
-            beside: gives the histories of all applications of the job; None to read them.
+            until: the last micro-batch after which the beginning of another query counts.
+            beside: returns the histories of all applications of the job; None to read them.
         """
         newest, own = self.unedited_at(batch), commits_of(held)
         if newest is None or newest.batch is None or until is None or not own <= newest.origins:
@@ -345,15 +345,15 @@ class History:
         return any(not made.isdisjoint(origins) for _, origins in begun)
 
     def made_of(self, record: EvolutionRecord) -> set[str]:
-        """The fingerprints of the generations that one goes on with, of verbs under whatever names, back to the first.
+        """Return the fingerprints of all generations before one, under whatever names of its verb, back to the first.
 
-        Those of verbs end with the verb's name, but for the first ones.
+        The fingerprints of verbs end with the verb's name, but for the first ones.
         """
         made = (one.previous for one in self.lineage(record))
         return {before.fingerprint for before in made if before is not None}
 
     def lineage(self, record: EvolutionRecord) -> Iterator[EvolutionRecord]:
-        """A generation, and those that it goes on with, as far as there are records of them, back to the first."""
+        """Yield a generation and those that it continues, as far as there are records of them, back to the first."""
         prints, history = set[str](), self
         yield record
         while record.previous is not None and record.previous.fingerprint not in prints:
@@ -423,7 +423,7 @@ class History:
         return frozenset(commit for record in self.records for commit in record.origins)
 
     def standing(self, found: Collection[Manifest], batch: int | None) -> Standing:
-        """Where a checkpoint stands.
+        """Return where a checkpoint stands.
 
         Args:
             found: the manifests of this application that it holds.
@@ -505,12 +505,12 @@ def is_record(name: str) -> bool:
 
 
 def current_manifests(storage: Storage, found: Collection[Manifest], batch: int | None) -> list[Manifest]:
-    """The manifests with which tasks go on after a micro-batch, where a checkpoint has those of earlier shapes as well.
+    """Return the manifests with which tasks go on after a micro-batch, without those of earlier shapes.
 
     Args:
-        storage: where the durable state is.
+        storage: the place of the durable state.
         found: all manifests that the checkpoint has, of one or several applications.
-        batch: after which micro-batch; None if there was none.
+        batch: the micro-batch; None if there was none.
 
     Raises:
         StateConflictError: the checkpoint does not belong to the state.
@@ -529,19 +529,19 @@ def current_manifests(storage: Storage, found: Collection[Manifest], batch: int 
 def without_left_behind(
     storage: Storage, found: Collection[Manifest], batch: int | None, *, starting: bool = False
 ) -> list[Manifest]:
-    """Return the manifests without those of applications with which nobody goes on: verbs that were renamed or dropped.
+    """Return the manifests without those of applications that nobody continues: verbs that were renamed or dropped.
 
-    Spark's state keeps a manifest until its group of tasks runs again. That of such a verb is known to the records of
-    those that go on, and not to one of its own, unless it is of an earlier generation of it: where that has fewer
-    groups, the last ones never run again. Edits change nothing of it: they are no starts, and know only what they edit.
-    Nor do generations that began later, as a checkpoint that was set back may hold what one held there.
+    Spark's state keeps a manifest until its group of tasks runs again. The manifest of such a verb is known to the
+    records of the verbs that go on, but to no record of its own verb, unless it is of an earlier generation, which had
+    more groups: the last of these never run again. Edits do not count: they are no starts, and know only what they
+    edit. Nor do generations that began later, as a checkpoint that was set back may hold what one held there.
 
     Args:
-        storage: where the durable state is.
+        storage: the place of the durable state.
         found: all manifests that a checkpoint has.
-        batch: after which micro-batch; None if there was none.
+        batch: the micro-batch; None if there was none.
         starting: whether a query is being started there: generations that begin there know all that the checkpoint
-            holds, also of verbs that go on beside theirs.
+            holds, also of verbs that go on beside them.
 
     Raises:
         FormatError: a record is damaged, or of a later release.
@@ -580,7 +580,7 @@ def without_left_behind(
 
 
 def record_path(application_id: str, sink: str, generation: int) -> str:
-    """Where the record of a generation is.
+    """Return the path of the record of a generation.
 
     >>> record_path("flights", "counts", 2)
     'flights/evolution/counts/000002.json'

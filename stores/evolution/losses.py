@@ -1,7 +1,7 @@
-"""What stores that become another kind lose, counted before it is done.
+"""The losses of stores that become another kind, counted before it is done.
 
-Rule of this module: it only reads, each row once, part by part. A unit of work is one old partition; what it finds goes
-to the driver as text. It says what is lost, and whether that may be is for the caller to know.
+Rule of this module: it only reads, each row once, part by part. A unit of work is one old partition; its counts go to
+the driver as text. The caller decides whether a loss is accepted.
 """
 
 import json
@@ -26,12 +26,12 @@ pc: Any = _compute
 
 
 class Loss(NamedTuple):
-    """What is found of a store that becomes another kind, in one partition or in all of them.
+    """The losses of a store that becomes another kind, in one partition or in all of them.
 
     Attributes:
-        versions: how many versions are lost, tombstones included.
-        timestamps: how many values lose a timestamp that is known.
-        undated: how many values have no known timestamp and become versions.
+        versions: the number of versions that are lost, tombstones included.
+        timestamps: the number of values that lose a known timestamp.
+        undated: the number of values without a known timestamp that become versions.
         latest: the latest known timestamp of a store that becomes versioned; None if it has none.
     """
 
@@ -42,7 +42,7 @@ class Loss(NamedTuple):
 
     @property
     def any(self) -> bool:
-        """Whether something is lost."""
+        """True if something is lost."""
         return bool(self.versions or self.timestamps)
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class Counting:
     manifests: Mapping[tuple[int, int], Manifest]
 
     def run(self, unit: int) -> dict[str, str]:
-        """What each store loses in one old partition, as text, by its new name.
+        """Return the loss of each store in one old partition, as text, by its new name.
 
         Raises:
             MissingFileError, CorruptFileError: a file of an old task is gone or damaged.
@@ -85,7 +85,7 @@ class Counting:
 
 
 def loss_of(storage: Storage, manifest: Manifest, store: str, conversion: Conversion) -> Loss:
-    """What a store loses in one partition.
+    """Return the loss of a store in one partition.
 
     Raises as ``Counting.run``.
     """
@@ -100,16 +100,15 @@ def loss_of(storage: Storage, manifest: Manifest, store: str, conversion: Conver
 def with_observed(
     origins: Mapping[str, Origin], found: Iterable[Mapping[str, str]], copied: Collection[str]
 ) -> tuple[dict[str, Origin], dict[str, Loss]]:
-    """What has been counted, put together.
+    """Return the counts of all units together.
 
     Args:
-        origins: those that were counted.
-        found: what the units have found.
+        origins: the origins that were counted.
+        found: the results of the units.
         copied: the new names of stores of which every partition has all rows.
 
     Returns:
-        The origins, of which those that become versioned know what stream time they have observed; and what each store
-        loses.
+        The origins, with the observed stream time of those that become versioned; and the loss of each store.
     """
     by_store: dict[str, dict[int, Loss]] = {name: {} for name in origins}
     for texts in found:
@@ -163,7 +162,7 @@ def _observing(origin: Origin, losses: Mapping[int, Loss]) -> Origin:
 
 
 def _total(losses: Collection[Loss], *, copies: bool) -> Loss:
-    """What is lost in all partitions, or in one of them where all have the same."""
+    """Return the sum of the losses in all partitions, or the greatest of them where all have the same rows."""
     if copies:
         return max(losses, default=Loss(), key=lambda loss: loss[:3])
     return Loss(*(sum(loss[what] or 0 for loss in losses) for what in range(3)))

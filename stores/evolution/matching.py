@@ -1,7 +1,7 @@
-"""Which old store each store of a new shape continues, and what of the state stays as it is.
+"""The old store that each store of a new shape continues, and the sub-topologies whose state stays as it is.
 
 Rule of this module: it compares shapes and what a user has declared, and reads nothing. Stores are matched by name,
-wherever they are in the topology. What would be lost, or could not be read, is an error.
+wherever they are in the topology. A loss, or rows that could not be read, are an error.
 """
 
 import re
@@ -25,16 +25,16 @@ _JOIN: Final = re.compile(r"^KSTREAM-(?:LEFT)?JOIN-(?=\d{10})")
 
 @dataclass(frozen=True)
 class Declared:
-    """What a user says of stores that are not what they were.
+    """The user's declaration of stores that have changed.
 
     Attributes:
-        renamed: the new name of each old one.
+        renamed: the new names, by the old ones.
         dropped: the names of stores that are gone, with all that they hold.
         converted: the kind, as ``StoreKind`` names it, of each store that was of another kind, by its new name.
-        valid_from: for stores that become versioned, by their new names, from when values are valid whose timestamps
-            are unknown.
+        valid_from: for stores that become versioned, by their new names, the time from which values with unknown
+            timestamps are valid.
         accept_loss: whether versions and timestamps may be lost that the new kinds do not keep.
-        verb: the name of the verb whose stores they are; None if they are those of a topology.
+        verb: the name of the verb whose stores they are; None for stores of a topology.
     """
 
     renamed: Mapping[str, str] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Declared:
 
     @property
     def anew(self) -> str:
-        """What to write for a verb that is to begin without its state."""
+        """The advice for a verb that is to begin without its state."""
         return f"give the verb another name, and drop this one: Evolution(..., dropped=[{self.verb!r}])"
 
 
@@ -110,12 +110,12 @@ def check_said(renamed: object, dropped: object) -> None:
 
 
 def told_difference(before: Shape, after: Shape, converted: Collection[str] = ()) -> str:
-    """What differs so that state has to be carried over, a line each; empty if nothing does."""
+    """Return the differences for which state has to be carried over, a line each; empty if there are none."""
     return difference(_plain(before, converted), _plain(after, converted))
 
 
 def conversions_to_declare(before: Shape, after: Shape) -> dict[str, str]:
-    """What ``Evolution(..., converted=...)`` has to say of stores that kept their names and have another kind."""
+    """Return the ``converted`` of ``Evolution`` for stores that kept their names and have another kind."""
     return {
         new.name: new.kind.value
         for old in before.stores
@@ -158,7 +158,7 @@ def origins_of(before: Shape, after: Shape, declared: Declared) -> dict[str, Ori
 
 
 def _joined_otherwise(before: Shape, after: Shape) -> dict[str, str]:
-    """The new names of the stores of a verb that are called after the type of its join, which has another one now."""
+    """Return the new names of a verb's stores that are called after the type of its join, which has changed."""
     now = {_JOIN.sub("", store.name): store.name for store in after.stores if _JOIN.match(store.name)}
     names = (store.name for store in before.stores if _JOIN.match(store.name) and not after.named(store.name))
     return {name: now[number] for name in names if (number := _JOIN.sub("", name)) in now}
@@ -252,12 +252,12 @@ def _check_kind(name: str, declared: StoreKind, kind: StoreKind) -> None:
 
 
 def _may_become(old: StoreShape, new: StoreShape) -> bool:
-    """Whether a store may become one of the other's kind: what operators lay into their stores has one kind only."""
+    """Return whether a store may become one of the other's kind: stores with rows of an operator may not."""
     return old.kind in CONVERTIBLE and new.kind in CONVERTIBLE and old.layout is None and new.layout is None
 
 
 def _conversion(old: StoreShape, new: StoreShape, declared: Declared) -> Conversion | None:
-    """What becomes of the rows of a store; None if nothing is said, or it has been done."""
+    """Return the conversion of the rows of a store; None if none is declared, or it has been done."""
     if new.name not in declared.converted or old.kind is new.kind:
         return None
     time = declared.valid_from.get(new.name)
@@ -326,7 +326,7 @@ def _check_readable(old: StoreShape, new: StoreShape, declared: Declared) -> Non
 
 
 def _without(old: StoreShape, new: StoreShape, declared: Declared) -> str:
-    """What to write so that a store begins empty in place of going on with the rows of an old one."""
+    """Return the advice for a store that is to begin empty instead of going on with the rows of an old one."""
     drops = f"drop the old one: Evolution(..., dropped=[{old.name!r}])"
     if declared.verb is not None:
         begins = declared.anew

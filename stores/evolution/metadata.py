@@ -1,7 +1,7 @@
-"""What is kept beside the rows of a store, when its partitions become one, or others.
+"""The metadata of a store, when its partitions become one, or others.
 
-Rule of this module: what only one old partition has to say is copied. What several say is brought together by the rules
-of the store's kind and layout; what has no rule, such as a user's own, must be the same in all of them.
+Rule of this module: metadata of a single old partition is copied. Metadata of several is brought together by the rules
+of the store's kind and layout; metadata without a rule, such as a user's own, must be the same in all of them.
 """
 
 from collections.abc import Callable, Mapping, Sequence

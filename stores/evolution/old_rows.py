@@ -48,7 +48,7 @@ class OldRows:
 
     @property
     def format_version(self) -> FormatVersion:
-        """How values lie: as the kind has them, but a version like any value of a plain store."""
+        """The format of the values: the kind's, but a version lies like any value of a plain store."""
         return FormatVersion.TIMESTAMPED if self._stamped else FormatVersion.PLAIN
 
     @property
@@ -57,12 +57,12 @@ class OldRows:
 
     @property
     def holds_any(self) -> bool:
-        """Whether there is a row."""
+        """True if there is a row."""
         return self._head[1]
 
     @property
     def metadata(self) -> dict[str, bytes]:
-        """What is kept beside the rows, by name."""
+        """The metadata, by name."""
         return self._head[0]
 
     @cached_property
@@ -81,7 +81,7 @@ class OldRows:
         return found, bool(found)
 
     def get_metadata(self, name: str) -> bytes | None:
-        """What is kept under that name."""
+        """Return the metadata under that name."""
         return self.metadata.get(name)
 
     def metadata_names(self, prefix: str) -> list[str]:

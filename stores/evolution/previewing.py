@@ -1,6 +1,6 @@
-"""What evolving would do, as data.
+"""The preview of an evolution, as data.
 
-Rule of this module: it tells what was found, and neither reads nor writes.
+Rule of this module: it shows what was found, and neither reads nor writes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,16 +13,16 @@ from millpond.stores.evolution.losses import Loss
 
 @dataclass(frozen=True)
 class Preview:
-    """What ``evolve`` would do.
+    """The preview of an evolution, which ``evolve`` would carry out.
 
     Attributes:
-        partitions: how many there are, and how many there would be; None if there is nothing to do.
-        stores: what each store of the new shape continues, by name; None for one that begins empty.
-        losses: what is lost of those that become another kind, by name.
+        partitions: the number of partitions now and after it; None if there is nothing to do.
+        stores: the origin of each store of the new shape, by name; None for one that begins empty.
+        losses: the losses of stores that become another kind, by name.
         dropped: the stores that would be gone, sorted.
         kept: the numbers of the sub-topologies that keep their files, sorted.
-        written: those of the sub-topologies that are written anew, sorted.
-        refused: why it would be refused; None if it would not.
+        written: the numbers of the sub-topologies that are written anew, sorted.
+        refused: the reason to refuse it; None if there is none.
     """
 
     partitions: tuple[int, int] | None = None

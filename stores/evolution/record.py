@@ -50,12 +50,12 @@ UNDO: Final = "undo"
 
 
 def generation_fingerprint(fingerprint: str, generation: int, sink: str) -> str:
-    """What manifests of a generation call their topology, so that they tell the generation and the query.
+    """Return the fingerprint in a generation's manifests, which names the generation and the query.
 
     Args:
-        fingerprint: of the plan: its topology and number of partitions.
-        generation: its number, which is not that of the beginning.
-        sink: the plain name of what the query writes.
+        fingerprint: the plan's: its topology and number of partitions.
+        generation: its number, which is not the beginning's.
+        sink: the plain name of the query's output.
 
     >>> generation_fingerprint("9f/4", 2, "counts")
     '9f/4#2@counts'
@@ -65,12 +65,12 @@ def generation_fingerprint(fingerprint: str, generation: int, sink: str) -> str:
 
 @dataclass(frozen=True)
 class Previous:
-    """What a generation was made from.
+    """The generation from which another was made.
 
     Attributes:
         generation: its number.
-        fingerprint: what its manifests call their topology.
-        shape: what it looked like.
+        fingerprint: the fingerprint in its manifests.
+        shape: its shape.
     """
 
     generation: int
@@ -80,13 +80,13 @@ class Previous:
 
 @dataclass(frozen=True)
 class EditNote:
-    """Who has edited the state of a query, and how much. It names no key: what is erased is not to stay here.
+    """A note of an edit of a query's state. It names no key, since an erased key must not stay here.
 
     Attributes:
-        by: who.
-        at: when, in milliseconds since 1970.
-        why: the reason that they gave.
-        rows: how many rows, by what was done and the store, such as ``"put counts"``.
+        by: the person.
+        at: the time, in milliseconds since 1970.
+        why: the reason given.
+        rows: the numbers of rows, by action and store, such as ``"put counts"``.
     """
 
     by: str
@@ -96,12 +96,12 @@ class EditNote:
 
     @property
     def erases(self) -> bool:
-        """Whether keys were erased, so that nothing leads back."""
+        """True if keys were erased, so that nothing leads back."""
         return any(what.startswith(f"{ERASE} ") for what in self.rows)
 
     @property
     def undoes(self) -> bool:
-        """Whether it was the undoing of an edit."""
+        """True if it undid an edit."""
         return any(what.startswith(f"{UNDO} ") for what in self.rows)
 
     @property
@@ -110,7 +110,7 @@ class EditNote:
 
     @property
     def content(self) -> dict[str, Any]:
-        """What its JSON says."""
+        """The content for JSON."""
         return {"by": self.by, "at": self.at, "why": self.why, "rows": dict(sorted(self.rows.items()))}
 
     @classmethod
@@ -156,12 +156,12 @@ class EvolutionRecord:
 
     @property
     def awaits_seeds(self) -> bool:
-        """Whether it is the beginning of a job whose stores are to be seeded, and nothing has run yet."""
+        """True if it is the beginning of a job whose stores are to be seeded, and nothing has run yet."""
         return self.generation == BEGINNING and bool(self.seeded)
 
     @property
     def awaits_backfill(self) -> bool:
-        """Whether it is the beginning of a job whose tasks are to begin with the state of a backfill."""
+        """True if it is the beginning of a job whose tasks are to begin with the state of a backfill."""
         return self.generation == BEGINNING and self.backfill is not None
 
     def start_of(self, task_id: str, found: Manifest | None, next_batch: int | None) -> Manifest | None:
@@ -216,11 +216,11 @@ class EvolutionRecord:
         return self.batch is None or next_batch is None or next_batch > self.batch
 
     def leads_on(self, batch: int, left: Collection[Manifest]) -> bool:
-        """Whether it was carried over where a checkpoint stands, or before, and from manifests that are left there.
+        """Return whether it was carried over at the checkpoint's micro-batch or before, from manifests left there.
 
         Args:
             batch: the last micro-batch of the checkpoint.
-            left: what that holds of those with which the state went on.
+            left: the manifests in the checkpoint with which the state went on.
         """
         return self.generation > BEGINNING and self.applies_to(batch + 1) and commits_of(left) <= self.origins
 

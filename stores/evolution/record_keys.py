@@ -1,8 +1,8 @@
-"""Which bytes of a row are the key by which records find their partition.
+"""The bytes of a row that are the key by which records find their partition.
 
 Rule of this module: it reads whole columns of the keys of rows, and of data rows of a layout one by one. In key-value
-stores the key is all of the row; in versioned, window and session stores it is ended, with times before or after it.
-What a store's serde has written is written anew where the records' keys have another.
+stores the key is all of the row; in versioned, window and session stores it has a terminator, with times before or
+after it. A key by the store's serde is written anew if the records' keys have another serde.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -137,7 +137,7 @@ def _ended(rows: Array, start: int, rest: int) -> Array:
 
 
 def _rewriting(shape: StoreShape, written: str | None) -> Callable[[bytes], bytes] | None:
-    """What makes the bytes of a record's key of those of a key in a row; None if they are the same."""
+    """Return a function from the bytes of a key in a row to those of the record's key; None if they are the same."""
     wanted = shape.record_key_serde
     if written is None or written == wanted:
         return None

@@ -99,11 +99,11 @@ Sow: TypeAlias = Callable[[Sowing], Mapping[str, Manifest]]
 
 @dataclass(frozen=True)
 class Seeds:
-    """What a user wants stores to begin with.
+    """The rows with which a user wants stores to begin.
 
     Attributes:
-        stores: their names.
-        sow: writes them.
+        stores: the names of the stores.
+        sow: writes the rows.
     """
 
     stores: frozenset[str]
@@ -138,7 +138,7 @@ class Seeds:
 
 
 def still_seeded(before: EvolutionRecord, origins: Mapping[str, Origin]) -> frozenset[str]:
-    """The stores, by their new names, that began with seeds in an earlier generation, and the places filled in them."""
+    """Return the new names of stores that began with seeds in an earlier generation, and the places filled in them."""
     places = (place.partition(_PLACE) for place in before.seeded)
     return frozenset(
         f"{name}{mark}{number}"
@@ -149,7 +149,7 @@ def still_seeded(before: EvolutionRecord, origins: Mapping[str, Origin]) -> froz
 
 
 def place_mark(store: str, place: int) -> str:
-    """What records call a place in the rows of a store that was filled after these had begun.
+    """Return the mark in records for a place in a store's rows that was filled after these had begun.
 
     >>> place_mark("aggregate", 3)
     'aggregate/3'

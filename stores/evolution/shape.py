@@ -67,7 +67,7 @@ class StoreShape:
 
     @property
     def content(self) -> dict[str, Any]:
-        """What its JSON says."""
+        """The content for JSON."""
         layout, terms = self.layout, self.terms
         content: dict[str, Any] = {
             "subtopology": self.subtopology,
@@ -108,7 +108,7 @@ class StoreShape:
         return shape
 
     def facts(self) -> Iterator[tuple[str, str]]:
-        """What there is to say of it, beside its name: what, and its value."""
+        """Yield its properties, beside its name: the name of each, and its value."""
         yield "sub-topology", str(self.subtopology)
         yield "kind", self.kind.value
         yield "key serde", self.key_serde
@@ -155,7 +155,7 @@ class Shape:
 
     @property
     def content(self) -> dict[str, Any]:
-        """What its JSON says, without the checksum: for records that hold a shape."""
+        """The content for JSON, without the checksum: for records that hold a shape."""
         content: dict[str, Any] = {
             "shape": SHAPE_VERSION,
             "partitions": self.partitions,
@@ -205,7 +205,7 @@ class Shape:
 
 
 def difference(before: Shape, after: Shape) -> str:
-    """What differs between two shapes, a line each, the old beside the new; empty if they are equal.
+    """Return the differences between two shapes, a line each, the old beside the new; empty if they are equal.
 
     Stores are compared with their namesakes, copies of a global table in the order of their sub-topologies.
     """

@@ -1,7 +1,7 @@
-"""What tasks begin with: a commit over what there is, or the first snapshots of several new ones, side by side.
+"""The files with which tasks begin: a commit over what there is, or the first snapshots of several new tasks.
 
-Rule of this module: it writes rows where it is told, store by store, each store's in key order. Of all tasks together
-it holds a bounded number of bytes. A file is begun when its task gets its first row.
+Rule of this module: it writes rows where it is told, store by store, in key order. It holds a bounded number of bytes
+for all tasks together. A file is begun when its task gets its first row.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -100,7 +100,7 @@ class Snapshots:
         self._stack.__exit__(kind, error, trace)
 
     def begin_store(self, store: str, version: FormatVersion) -> None:
-        """What comes now are rows of ``store``, with a timestamp before each value if ``version`` says so."""
+        """Begin the rows of ``store``, with a timestamp before each value if ``version`` has one."""
         self._store, self._version = store, version
 
     def add(self, partitions: Sequence[int], keys: Any, values: Any) -> None:

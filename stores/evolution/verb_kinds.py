@@ -1,4 +1,4 @@
-"""Which kind of verb some state is of, and what a verb is told that has the name of one of another kind.
+"""The kind of verb that some state belongs to, and the error for a verb with the name of one of another kind.
 
 Rule of this module: it goes by the names and the terms of stores, and reads nothing.
 """

@@ -1,4 +1,4 @@
-"""What becomes of the verbs of a query: what its checkpoint holds of them, what is asked for, and what to write.
+"""The plan for the verbs of a query: the state of each in its checkpoint, the verb that is asked for, and the advice.
 
 Rule of this module: it reads the records of a state directory, compares, and starts, changes and writes nothing.
 """
@@ -41,7 +41,7 @@ _TITLES: Final = ("verb", "there", "asked for", "change", "line to write")
 
 
 class VerbChange(StrEnum):
-    """What becomes of a verb."""
+    """The change of a verb."""
 
     GOES_ON = "goes on"
     CARRIED = "goes on, carried over as declared"
@@ -59,14 +59,14 @@ class VerbChange(StrEnum):
 
 @dataclass(frozen=True)
 class VerbRow:
-    """What becomes of one verb.
+    """The change of one verb.
 
     Attributes:
-        verb: its name.
-        there: what the checkpoint holds of it, or of the verb that it was; empty for nothing.
-        asked: what is asked for; empty for nothing.
-        change: what becomes of it.
-        line: what to write; empty if nothing has to be said.
+        verb: the name of the verb.
+        there: the state in the checkpoint of it, or of the verb that it was; empty for none.
+        asked: the verb that is asked for; empty for none.
+        change: the change.
+        line: the text to write; empty if nothing has to be declared.
     """
 
     verb: str
@@ -78,14 +78,14 @@ class VerbRow:
 
 @dataclass(frozen=True)
 class EvolutionPlan:
-    """What becomes of the verbs of a query if it is started as it is. ``str`` makes a table of it.
+    """The changes of the verbs of a query if it is started as it is. ``str`` makes a table of it.
 
     Attributes:
         checkpoint: the query's ``checkpointLocation``.
-        state_dir: where its state is looked for.
+        state_dir: the directory in which its state is looked for.
         batch: the last micro-batch that was committed; None if there is none.
         rows: a verb each: those that are asked for first, in the order of their making.
-        line: all that has to be written, as one argument of ``Millpond``; empty if nothing.
+        line: all that has to be written, as one argument of ``Millpond``; empty if nothing has to be.
     """
 
     checkpoint: str
@@ -152,7 +152,7 @@ class Planning:
     into: str | None
 
     def plan(self) -> EvolutionPlan:
-        """What becomes of each verb.
+        """Return the change of each verb.
 
         Raises:
             FormatError: a record is damaged, or of a later release.
@@ -210,7 +210,7 @@ class Planning:
         return [verb for verb in said if verb in known]
 
     def _current(self) -> dict[int, list[Manifest]]:
-        """What the checkpoint holds of verbs that were not left behind, by operator."""
+        """Return the manifests of verbs that were not left behind, by operator."""
         if self.held is None:
             return {}
         current = without_left_behind(self.storage, self.held.manifests, self.held.batch)
@@ -219,12 +219,12 @@ class Planning:
         }
 
     def _shape(self, name: str) -> Shape | None:
-        """What the state of a verb is, as its newest record tells it."""
+        """Return the shape of a verb's state by its newest record; None if there is none."""
         newest = History.of(self.storage, application_of(self.owner, name), plain_name(name)).newest
         return None if newest is None else newest.shape
 
     def _guesses(self, there: Mapping[str, Shape | None]) -> dict[str, str]:
-        """What verbs that are asked for, and are not there, may have been called, by their names."""
+        """Return the likely former names of verbs that are asked for and are not there, by their names."""
         gone = {old for old in self.said.gone if not self.said.renamed.get(old) or self.said.now(old) in self.declared}
         open_ones = [name for name in there if name not in self.asked and name not in gone]
         found: dict[str, str] = {}
@@ -253,7 +253,7 @@ class Planning:
         return list(keys_in(self.storage, application_of(self.owner, name), self._shape(name))) == list(asked.keys)
 
     def _absent(self, name: str, there: Collection[str]) -> VerbChange:
-        """What becomes of a verb of which the checkpoint holds nothing: it is new, or another query's."""
+        """Return the change of a verb of which the checkpoint holds nothing: it is new, or another query's."""
         names = [one for one in (name, *self.said.former(name)) if one not in there]
         if any(holds_state(self.storage, application_of(self.owner, one)) for one in names):
             return VerbChange.ELSEWHERE

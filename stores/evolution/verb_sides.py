@@ -1,4 +1,4 @@
-"""Which stores of a verb keep the rows of its inputs as they came, so that another verb can begin with them.
+"""The stores of a verb that keep the rows of its inputs as they came, so that another verb can begin with them.
 
 Rule of this module: it goes by the names, kinds and layouts of stores, and reads nothing.
 """
@@ -28,7 +28,7 @@ _WAITING: Final = "time-ordered-buffer"
 
 
 class Kept(Enum):
-    """What of an input's rows is there."""
+    """The rows of an input that are kept."""
 
     VERSIONS = "versions"
     """Of each key those of the history and the latest, deletes among them."""
@@ -44,7 +44,7 @@ class Kept(Enum):
 
     @property
     def is_table(self) -> bool:
-        """Whether a row replaces others of its key."""
+        """True if a row replaces others of its key."""
         return self in (Kept.VERSIONS, Kept.LAST)
 
 

@@ -78,13 +78,13 @@ class EditedAs:
 
 @dataclass(frozen=True)
 class SaidOfVerbs:
-    """What a user says of verbs that are not what they were.
+    """The user's declaration of verbs that have changed.
 
     Attributes:
-        renamed: the new name of each verb that had another.
+        renamed: the new names of verbs, by their old ones.
         dropped: the names of verbs that are gone.
-        rekeyed: for each verb that begins with rows of another one the name of that; or of each side of a join, such as
-            ``"priced.right"``, on either side of the mapping.
+        rekeyed: the name of another verb, by the name of the verb that begins with its rows. Either may be a side of a
+            join, such as ``"priced.right"``.
 
     Raises:
         ConfigurationError: it contradicts itself.
@@ -168,7 +168,7 @@ class SaidOfVerbs:
         )
 
     def now(self, name: str) -> str:
-        """What a verb is called now."""
+        """Return the present name of a verb."""
         seen = {name}
         while (new := self.renamed.get(name)) is not None and new not in seen:
             seen.add(new)
@@ -178,10 +178,10 @@ class SaidOfVerbs:
 
 @dataclass(frozen=True)
 class HeldState:
-    """What a checkpoint holds.
+    """The state that a checkpoint holds.
 
     Attributes:
-        location: the checkpoint's.
+        location: the checkpoint's location.
         batch: its last micro-batch.
         operators: the manifests of each operator, by its number.
     """
@@ -204,11 +204,11 @@ class HeldState:
         return [one for one in self.manifests if verb_in(owner, one.application_id) in names]
 
     def is_known_to(self, record: EvolutionRecord | None, manifests: Collection[Manifest]) -> bool:
-        """Whether a generation goes on from where the checkpoint stands, with these manifests of others left behind."""
+        """Return whether a generation goes on from the checkpoint, with these manifests of others left behind."""
         return not manifests or (record is not None and self.is_led_on_by(record, manifests))
 
     def is_led_on_by(self, record: EvolutionRecord, manifests: Collection[Manifest]) -> bool:
-        """Whether the checkpoint stands in a generation that was carried over, with these manifests left behind."""
+        """Return whether the checkpoint is in a generation that was carried over, with these manifests left behind."""
         return record.leads_on(self.batch, manifests)
 
 
@@ -346,7 +346,7 @@ def declaration(
     rekeyed: Mapping[str, str] | None = None,
     converted: Mapping[str, str] | None = None,
 ) -> str:
-    """What to write to say so.
+    """Return the argument of ``Millpond`` that declares these changes.
 
     >>> declaration("s3://b/c", {"total": "totals"})
     "evolution=Evolution('s3://b/c', renamed={'total': 'totals'})"
@@ -370,7 +370,7 @@ def lacks_state(storage: Storage, owner: str, verb: str, checkpoint: str | None 
 
 
 def strangers(held: Collection[Manifest], own: Collection[str], known: Iterable[Collection[str]]) -> list[Manifest]:
-    """Those of the manifests in an operator that are not of its applications, and were not carried over for them.
+    """Return the manifests in an operator that are neither of its applications nor were carried over for them.
 
     Args:
         held: the manifests of a group of tasks, as Spark's state has them.
@@ -421,14 +421,14 @@ def has_gone_on(owner: str, old: str, now: str, new: str, checkpoint: str) -> St
 
 
 def is_edited(owner: str, old: str, now: str, lines: Sequence[str], checkpoint: str | None) -> StateConflictError:
-    """The error for a verb that is to go on with the state of one that has been started under another name since.
+    """Return the error for a verb that is to go on with state that was edited under another name since.
 
     Args:
         owner: the application.
         old: the verb with whose state it would go on.
-        now: the other name, under which that has been edited.
-        lines: what to write to go on with the edit, each for a verb that may be the one.
-        checkpoint: where the query stands; None if nothing is said of it.
+        now: the other name, under which the state was edited.
+        lines: the lines to write to go on with the edit, each for a verb that may be the right one.
+        checkpoint: the query's checkpoint; None if nothing is said of it.
     """
     where = "its checkpoint" if checkpoint is None else f"the checkpoint {checkpoint}"
     written = " or, if it was another verb, ".join(lines)

@@ -1,1 +1,1 @@
-"""What tells one kind of store from another, and where and in which format a store is kept."""
+"""The kinds of stores, and the place and format in which a store is kept."""

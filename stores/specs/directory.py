@@ -1,4 +1,4 @@
-"""Where a store's files live on the local disk (KIP-258).
+"""The place of a store's files on the local disk (KIP-258).
 
 ::
 

@@ -31,7 +31,7 @@ _VERSION_SUFFIX = re.compile(r".+-v\d+")
 
 
 class FormatVersion(IntEnum):
-    """How the rows of a store are laid out."""
+    """The format of the rows of a store."""
 
     PLAIN = 1
     """Values as the user's serde wrote them."""
@@ -62,7 +62,7 @@ class FormatVersion(IntEnum):
 
     @property
     def checksums(self) -> bool:
-        """Whether each row has a checksum."""
+        """True if each row has a checksum."""
         return self in _CONTENT
 
     def with_checksums(self) -> "FormatVersion":
@@ -108,7 +108,7 @@ def check_store_name(name: str) -> None:
 
 
 def plain_part(name: object, other: str) -> str:
-    """What of a name may be a plain file name, such as ``x-y`` of ``../x/y``; ``other`` if nothing may.
+    """Return the part of a name that can be a plain file name, such as ``x-y`` of ``../x/y``; ``other`` if none can.
 
     >>> plain_part("../x/y", "orders"), plain_part("..", "orders")
     ('x-y', 'orders')

@@ -1,4 +1,4 @@
-"""Where one store of one task is kept, and how it is opened there.
+"""The place in which one store of one task is kept and opened.
 
 Rule of this module: every driver opens stores through a ``StoreLocation``, so the choice of the backend, the layout of
 directories, migrations and refusals are the same for all of them.
@@ -49,11 +49,11 @@ class StoreLocation:
         return cls(spec, chosen, directory, len(directory.relative_to(local_dir).parts))
 
     def directories(self) -> list[Path]:
-        """Where the backend may have files: the directory, then those of the formats that it can be migrated from."""
+        """Return the directories that may hold the backend's files: its own, then those of formats to migrate from."""
         return [self.directory, *map(self._directory_of, older_versions(self.spec.format_version))]
 
     def others(self) -> list[tuple[FormatVersion, Path]]:
-        """The directories that are there of versions whose rows are others, such as those of another kind of store."""
+        """Return the existing directories of versions with other rows, such as those of another kind of store."""
         if not self.supplier.persistent:
             return []
         content = self.spec.format_version.content
@@ -85,7 +85,7 @@ class StoreLocation:
         return open_directory(self.supplier, self.directory, self.spec)
 
     def older(self) -> FormatVersion | None:
-        """The version of a directory that is there instead of the spec's, and that can be used as if it were that."""
+        """Return the version of an existing directory that can be used instead of the spec's; None if there is none."""
         if not self.supplier.persistent or self.directory.is_dir():
             return None
         wanted = self.spec.format_version

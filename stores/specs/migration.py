@@ -201,7 +201,7 @@ def converted(entries: Entries, version: FormatVersion, wanted: FormatVersion) -
 
 
 def _removing(directory: Path) -> Path:
-    """What a directory is called while it is being removed."""
+    """Return the name of a directory while it is being removed."""
     return directory.with_name(f".{directory.name}.removing")
 
 

@@ -31,13 +31,13 @@ _EXISTS: Final = 412
 
 
 class S3Connection(NamedTuple):
-    """What a URI leads to.
+    """The target of an S3 URI.
 
     Attributes:
-        filesystem: Arrow's.
+        filesystem: Arrow's file system.
         root: the bucket and the path in it.
-        put_new: writes an object unless there is one of that name, whatever others do meanwhile, or raises a
-            ``FileExistsError``; None where nothing can do that.
+        put_new: writes an object if none has its name, whatever others do meanwhile, or raises a ``FileExistsError``;
+            None if nothing can do that.
     """
 
     filesystem: Any
@@ -74,10 +74,10 @@ class S3Options:
 
     @classmethod
     def of(cls, query: str, environment: Mapping[str, str]) -> Self:
-        """What a URI's query says, and the environment where that says nothing.
+        """Return the options in a URI's query, with those that it lacks from the environment.
 
         Raises:
-            ConfigurationError: an option is unknown, or its value cannot be.
+            ConfigurationError: an option is unknown, or its value is impossible.
         """
         values = {name: _value(name, text) for name, text in parse_qsl(query, keep_blank_values=True)}
         options = cls(**values)
@@ -119,7 +119,7 @@ class S3Place:
 
     @classmethod
     def of(cls, uri: str) -> Self:
-        """What a URI says.
+        """Return the place that a URI names.
 
         Raises:
             ConfigurationError: it names no bucket, has half a key, or an option that is wrong.
@@ -181,7 +181,7 @@ def _arrow_filesystem(place: S3Place, options: S3Options) -> Any:
 
 
 def _conditional_puts(place: S3Place, options: S3Options) -> Callable[[str, bytes], None]:
-    """What writes an object unless it is there."""
+    """Return a function that writes an object unless it is there."""
 
     def put_new(location: str, content: bytes) -> None:
         errors: Any = import_module("botocore.exceptions")

@@ -1,4 +1,4 @@
-"""Where durable files live: a place that every worker can reach, through ``pyarrow.fs``.
+"""The storage of durable files: a place that every worker can reach, through ``pyarrow.fs``.
 
 Rule of this module: it moves bytes and does not know what they mean. Paths are relative to the storage's root and
 use ``/``. A file is written once, under a name that nobody else uses, and never changed. Once it is written it
@@ -58,12 +58,12 @@ class Storage:
 
     @classmethod
     def from_uri(cls, uri: str | Path) -> Self:
-        """The storage at a path or URI: local, ``s3://``, ``gs://``, ``hdfs://``, ``abfs://``, or one of fsspec's.
+        """Return the storage at a path or URI: local, ``s3://``, ``gs://``, ``hdfs://``, ``abfs://``, or fsspec's.
 
-        Options of the file system go into the URI: those of ``s3://`` are the attributes of
-        ``millpond.stores.durability.storage.s3.S3Options``, those of others what ``pyarrow.fs.FileSystem.from_uri``
-        takes. A local directory takes ``file:///directory?sync=false``: its files are not synced, which saves some of
-        the time of a commit, and a loss of power may cost commits that were kept.
+        Options of the file system go into the URI: the options of ``s3://`` are the attributes of
+        ``millpond.stores.durability.storage.s3.S3Options``, the others are those of ``pyarrow.fs.FileSystem.from_uri``.
+        A local directory takes ``file:///directory?sync=false``: its files are not synced, which saves some of the time
+        of a commit, and a loss of power may cost commits that were kept.
 
         Raises:
             ConfigurationError: no file system is known for the URI, or it cannot be reached.
@@ -118,7 +118,7 @@ class Storage:
 
     @property
     def remote(self) -> bool:
-        """Whether it takes longer to answer than a local file system, so that several questions at once pay off."""
+        """True if it answers more slowly than a local file system, so that several questions at once pay off."""
         return not self._connect().local
 
     @property
@@ -443,7 +443,7 @@ def _open_output(filesystem: Any, location: str) -> Any:
 
 
 def _linked(draft: str, location: str) -> bool:
-    """Whether ``location`` is there now, and the draft is not; only a file system without hard links cannot do that."""
+    """Link ``location`` to the draft and remove that; return False if the file system has no hard links."""
     try:
         os.link(draft, location)
     except FileExistsError:

@@ -1,8 +1,8 @@
-"""What makes a file on a local file system survive a loss of power.
+"""The syncing that makes a file on a local file system survive a loss of power.
 
-Rule of this module: it knows directories and nothing of storages. A file is safe once its bytes are synced, its entry
-in its directory, and the entry of each directory in the one above. Whoever made a directory may have ended before it
-could sync that, so a process takes no directory for safe that it has not synced up to the root itself.
+Rule of this module: it knows directories, but no storages. A file is safe once its bytes are synced, its entry in its
+directory, and the entry of each directory in the one above. The process that made a directory may have ended before it
+could sync it, so a process takes a directory for safe only after it has synced it, up to the root, itself.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""What may be shown of a URI.
+"""URIs, as they may be shown.
 
-Rule of this module: a URI may hold secrets, before its host and in its options. What is shown holds neither.
+Rule of this module: a URI may hold secrets, before its host and in its options. The text that is shown holds neither.
 """
 
 import re

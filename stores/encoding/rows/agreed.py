@@ -1,4 +1,4 @@
-"""Whether columns that a caller gives are those that a schema promises.
+"""The agreement between columns that a caller gives and those of a schema.
 
 Rule of this module: it decides about names, types and nulls, for rows and keys alike. It knows no bytes.
 """

@@ -45,7 +45,7 @@ def binary_of(matrix: Bytes, lengths: Integers | None = None) -> Array:
 
 
 def headed(head: Sequence[int], bodies: Bytes, nulls: Mask | None, null: int) -> Array:
-    """The rows of a matrix behind the same first bytes, as a binary column; where there is null, one byte instead."""
+    """Return the rows of a matrix behind the same first bytes, as a binary column, with one byte for each null."""
     matrix = np.empty((len(bodies), len(head) + bodies.shape[1]), np.uint8)
     matrix[:, : len(head)] = head
     matrix[:, len(head) :] = bodies
@@ -56,7 +56,7 @@ def headed(head: Sequence[int], bodies: Bytes, nulls: Mask | None, null: int) ->
 
 
 def or_null(column: Array, made: Array, null: int) -> Array:
-    """What was made of the values of a column; where these are null, one byte instead."""
+    """Return the bytes made of the values of a column, with one byte for each null."""
     return pc.if_else(column.is_valid(), made, pa.scalar(bytes([null]))) if column.null_count else made
 
 
@@ -72,7 +72,7 @@ def runs_of(elements: Array, ends: Integers) -> Array:
 
 
 def offsets_of(column: Array) -> npt.NDArray[np.int32]:
-    """Where in its data each value of a binary column begins, and where the last one ends."""
+    """Return the offsets at which the values of a binary column begin in its data, and the end of the last one."""
     if not len(column):
         return np.zeros(1, np.int32)
     return np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, column.offset * 4)

@@ -1,4 +1,4 @@
-"""How the schema of one place may change, and what is refused.
+"""The changes that the schema of one place may have, and the refusal of others.
 
 Rule of this module: it never guesses. A column that vanishes while another appears may have been renamed, and only the
 user knows; a type changes only to one that holds all its values (``millpond.stores.encoding.rows.widening``). It
@@ -21,12 +21,12 @@ from millpond.stores.encoding.rows.widening import widens
 
 @dataclass(frozen=True)
 class Change:
-    """What the user says about a change of schema, with paths such as ``address.street`` and ``items.element.price``.
+    """The user's declaration of a change of schema, with paths such as ``address.street`` and ``items.element.price``.
 
     Attributes:
-        renamed: for paths that columns had, those that they have now.
-        dropped: paths that columns had that are gone.
-        where: how errors call the place.
+        renamed: the new paths of columns, by their old paths.
+        dropped: the paths of columns that are gone.
+        where: the name of the place in errors.
     """
 
     renamed: Mapping[str, str]
@@ -94,7 +94,7 @@ class _Matching:
     def _names_now(
         self, old: Sequence[Column], there: Collection[str], old_path: str, new_path: str
     ) -> dict[str, Column]:
-        """What the columns are called now, as far as declared, and else as ever."""
+        """Return the columns by the names that they have now: those declared, or else the old ones."""
         names: dict[str, Column] = {}
         called = {column.field.name: self._called(old_path + column.field.name, there, new_path) for column in old}
         for column in old:

@@ -105,7 +105,7 @@ def _some(type_: Any, code: int, group: bytes) -> bytes:
 
 
 def _values(type_: Any, groups: Groups, count: int) -> Sequence[Any]:
-    """The physical values of a column of ``count`` elements, which takes as many groups as its expression has."""
+    """Return the physical values of a column of ``count`` elements, and take as many groups as its expression has."""
     code = code_of(type_)
     if code == NULL:
         return [None] * count

@@ -266,11 +266,11 @@ def _matrix(numbers: Integers, size: int, significant: Integers) -> Bytes:
 
 
 class _Kind(NamedTuple):
-    """What a tag says.
+    """The meaning of a tag.
 
     Attributes:
-        body: how many bytes stand behind it.
-        number: what they are, or what the tag itself is.
+        body: the number of bytes behind it.
+        number: returns the numbers in these bytes, or in the tag itself.
     """
 
     body: int
@@ -470,7 +470,7 @@ class _Reader(SideBySide):
             raise pa.ArrowInvalid(str(error)) from error
 
     def _evenly_spaced(self, element: Any, lengths: Integers, offsets: Integers) -> Array | None:
-        """The elements of lists, in each of which all have as many bytes as the first one; None if they have not."""
+        """Return the elements of lists if those of each list have one size; else None."""
         filled = lengths > 0
         widths = np.ones(len(lengths), np.int64)
         widths[filled] = _WIDTHS[self.data[self.at[filled]]]

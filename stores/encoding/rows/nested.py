@@ -1,6 +1,6 @@
-"""What is inside a nested type or column: children, in one order for lists, maps and structs.
+"""The children of a nested type or column, in one order for lists, maps and structs.
 
-Rule of this module: who only walks through nested types, and does not care how they are nested, asks it.
+Rule of this module: it serves code that walks through nested types and does not care how they are nested.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +36,7 @@ def with_children(type_: Any, fields: Sequence[Any]) -> Any:
 
 
 def child_columns(column: Any) -> list[Any]:
-    """What ``child_fields`` describe: the values that belong to rows of ``column`` that are not null."""
+    """Return the columns of ``child_fields``: the values that belong to rows of ``column`` that are not null."""
     present = column.drop_null() if column.null_count else column
     if isinstance(column.type, pa.StructType):
         return [present.field(number) for number in range(column.type.num_fields)]

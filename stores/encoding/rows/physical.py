@@ -179,7 +179,7 @@ def _not_text(error: Exception) -> RecordError:
 
 
 def elements(column: Any) -> tuple[Any, list[int]]:
-    """The elements of a column of lists or maps, and between which of them each row lies: n + 1 numbers for n rows."""
+    """Return the elements of a column of lists or maps, and the bounds of the rows among them: n + 1 for n rows."""
     if not len(column):  # some releases of Arrow for Java leave out even the only offset that there is
         return column.values.slice(0, 0), [0]
     ends = column.offsets.to_numpy()
@@ -193,7 +193,7 @@ def is_word(type_: pa.DataType) -> bool:
 
 
 def words(column: "pa.Array[Any]") -> npt.NDArray[Any]:
-    """The numbers of a column whose type is in its one form and of a fixed width; where it is null, any number."""
+    """Return the numbers of a column whose type is in its one form and of a fixed width; for a null, any number."""
     return _fixed(column, np.dtype(_WORDS[column.type]))
 
 
@@ -218,12 +218,12 @@ def of_halves(halves: npt.NDArray[Any], nulls: npt.NDArray[np.bool_], type_: Any
 
 
 def big_endian(halves: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
-    """What ``unscaled`` gives, as 16 big-endian bytes in each row."""
+    """Return the result of ``unscaled`` as 16 big-endian bytes in each row."""
     return np.ascontiguousarray(halves[:, ::-1]).astype(">u8").view(np.uint8)
 
 
 def null_mask(column: "pa.Array[Any]") -> npt.NDArray[np.bool_]:
-    """Where ``column`` is null."""
+    """Return a mask of the nulls of ``column``."""
     mask: npt.NDArray[np.bool_] = column.is_null().to_numpy(zero_copy_only=False)
     return mask
 

@@ -42,7 +42,7 @@ def first_of(renamed: Mapping[str, str], name: str) -> str:
 
 
 def exchange_refused(renamed: Mapping[str, str], taken: Collection[str]) -> str:
-    """What is said of names that are exchanged, with what to write; empty if none are.
+    """Return the message for names that are exchanged, with the lines to write; empty if none are.
 
     >>> exchange_refused({"v": "w", "w": "v"}, ["v", "w"])
     "renamed exchanges the names 'v', 'w', which each start would do again; go by way of a third name: \
@@ -63,7 +63,7 @@ def exchanged(renamed: Mapping[str, str]) -> list[str]:
 
 
 def by_third_name(circle: Collection[str], renamed: Mapping[str, str], taken: Collection[str]) -> str:
-    """What to write for names that are exchanged."""
+    """Return the lines to write for names that are exchanged."""
     first, *others = circle
     third = free_name(first, {*taken, *renamed})
     following = {old: renamed[old] for old in others} | {third: renamed[first]}
@@ -71,7 +71,7 @@ def by_third_name(circle: Collection[str], renamed: Mapping[str, str], taken: Co
 
 
 def leading_back(renamed: Mapping[str, str], name: str) -> list[str]:
-    """The names that lead back to one, which is the first; none if it is handed on for good, or keeps its name."""
+    """Return the names that lead back to one, which is the first; none if it is handed on, or keeps its name."""
     found = [name]
     while (new := renamed.get(found[-1])) is not None and new not in found:
         found.append(new)

@@ -38,7 +38,7 @@ class _PackedArray(_ExtensionArray):
 
 
 class RowType(pa.ExtensionType):
-    """What such types have in common: all that they are is their storage.
+    """The base of row types, which consist of their storage alone.
 
     Args:
         storage: a struct of the columns, with all types in their one form (``normalized``).

@@ -50,7 +50,7 @@ _UNREADABLE: Final = (LookupError, TypeError, ValueError, AttributeError, Overfl
 
 
 def type_name(type_: Any) -> str:
-    """How a type in its one form is called; of a nested one, only the kind.
+    """Return the name of a type in its one form; for a nested one, only the kind.
 
     >>> type_name(pa.decimal128(10, 2)), type_name(pa.list_(pa.int8()))
     ('decimal(10,2)', 'list')
@@ -113,7 +113,7 @@ def _text(column: Column, indent: str) -> str:
 
 
 def _to_dict(column: Column) -> dict[str, Any]:
-    """What the JSON says of a column itself."""
+    """Return the JSON of a column, without its children."""
     field = column.field
     found = {"id": column.id, "name": field.name, "type": type_name(field.type), "nullable": field.nullable}
     if field.metadata:

@@ -104,7 +104,7 @@ class Schemas:
         return self if columns == self.versions[-1] else Schemas((*self.versions, columns))
 
     def replaced(self, schema: pa.Schema) -> "Schemas":
-        """The history for a place that has no rows so far, in which ``schema`` is the current one: this one, if it is.
+        """Return the history for a place without rows so far, with ``schema`` as the current one.
 
         No column continues another, so any may have any type.
 

@@ -141,7 +141,7 @@ def null_rows(columns: pa.Table) -> npt.NDArray[np.bool_]:
 
 
 def without_order(field: Any, path: str) -> tuple[str, str] | None:
-    """The part of a column that has no order, by its path, and whether it is a map or a variant; None if all have."""
+    """Return the path of the part of a column that has no order, and "map" or "variant"; None if all have one."""
     if any((child.metadata or {}).get(b"variant") == b"true" for child in child_fields(field.type)):
         return path, "variant"
     if pa.types.is_map(field.type):

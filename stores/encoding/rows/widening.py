@@ -1,4 +1,4 @@
-"""Which types hold all values of another type.
+"""The types that hold all values of another type.
 
 Rule of this module: a type is widened only if every value keeps its meaning exactly.
 """
