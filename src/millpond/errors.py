@@ -1,12 +1,12 @@
 """Every error that Millpond raises on purpose, in one tree; each class is one condition, and has a code.
 
-An engine's own exception never crosses its adapter: it arrives as one of these, with the original as ``__cause__``.
-A message says what went wrong, where, and what to do about it, and ends with the code, which is the name of the class
-in capitals: ``[MILLPOND-UNKNOWN-COLUMN]`` of ``UnknownColumnError``. So whoever finds the message, in a log or wrapped
-by another exception, finds the page of the condition: ``docs/errors/MILLPOND-UNKNOWN-COLUMN.md``, which ``millpond
-explain`` shows, too. Late records are not errors: they are counted.
+An engine's own exception never crosses its adapter: it arrives as one of these, with the original as ``__cause__``. A
+message says what went wrong, where, and what to do about it, and ends with the code, which is the name of the class in
+capitals: ``[MILLPOND-UNKNOWN-COLUMN]`` of ``UnknownColumnError``. So the message, in a log or wrapped by another
+exception, leads to the page of the condition: ``docs/errors/MILLPOND-UNKNOWN-COLUMN.md``, which ``millpond explain``
+shows, too. Late records are not errors: they are counted.
 
-A class that has others below it is raised for what none of these says.
+A class with others below it is raised for conditions that none of these covers.
 
 ::
 
@@ -93,7 +93,7 @@ A class that has others below it is raised for what none of these says.
         ├── InvalidValueError
         └── UserFunctionError
 
-What works, but not well, is a warning: ``PerformanceWarning`` (UserWarning). No message shows a secret in use
+A call that works, but not well, is a warning: ``PerformanceWarning`` (UserWarning). No message shows a secret in use
 (``millpond.masking``).
 """
 
@@ -118,11 +118,11 @@ def code_of(name: str) -> str:
 
 
 class Coded(Exception):
-    """What has a code, and says it.
+    """An error that has a code, and shows it.
 
     Attributes:
-        code: what the condition is called, in messages and in the documentation; it never changes its meaning. A
-            subclass that is defined elsewhere has the code of the one that it is below.
+        code: the name of the condition, in messages and in the documentation; it never changes its meaning. A subclass
+            that is defined elsewhere has the code of its base.
     """
 
     code: ClassVar[str]
@@ -158,7 +158,7 @@ class InvalidArgumentError(ConfigurationError):
 
 
 class MissingArgumentError(ConfigurationError):
-    """Something was left out that nobody can guess."""
+    """An argument without a default is missing."""
 
 
 class ArgumentConflictError(ConfigurationError):
@@ -202,11 +202,11 @@ class InvalidOptionError(ConfigurationError):
 
 
 class StateDirectoryError(ConfigurationError):
-    """The state directory is none that can be reached."""
+    """The state directory cannot be reached."""
 
 
 class PlaceTakenError(ConfigurationError):
-    """There is something already where new files are to go."""
+    """Something already exists where new files are to go."""
 
 
 class UnknownBackendError(ConfigurationError):
@@ -254,7 +254,7 @@ class InvalidRowError(ConfigurationError):
 
 
 class InvalidEvolutionError(ConfigurationError):
-    """What is said of renamed, dropped or added things contradicts itself or the job."""
+    """A declaration of renamed, dropped or added things contradicts itself or the job."""
 
 
 class LookupTableError(ConfigurationError):
@@ -262,7 +262,7 @@ class LookupTableError(ConfigurationError):
 
 
 class StoreKindError(ConfigurationError):
-    """A store of this kind does not have what it is asked for."""
+    """A store of this kind cannot do what it is asked for."""
 
 
 class UpgradeFromError(ConfigurationError):
@@ -282,19 +282,19 @@ class UnknownNameError(TopologyError):
 
 
 class AmbiguousError(TopologyError):
-    """There are several of what was asked for, and nothing says which one is meant."""
+    """Several things match, and nothing says which one is meant."""
 
 
 class InvalidWindowError(TopologyError):
-    """Windows cannot be as they are described."""
+    """The windows as described are impossible."""
 
 
 class NoHistoryError(TopologyError):
-    """A table keeps no history, or too short a one, for what looks into it."""
+    """A table keeps no history, or too little of it, for the look-ups into it."""
 
 
 class MissingSerdeError(TopologyError):
-    """Nothing says how keys or values become bytes."""
+    """No serde is given for keys or values."""
 
 
 class NotCopartitionedError(TopologyError):
@@ -302,7 +302,7 @@ class NotCopartitionedError(TopologyError):
 
 
 class ProcessorUseError(TopologyError):
-    """A processor asked its context for what it cannot have."""
+    """A processor asked its context for something that it cannot have."""
 
 
 class InvalidOutputError(TopologyError):
@@ -314,7 +314,7 @@ class StoreError(MillpondError):
 
 
 class BrokenBackendError(ConfigurationError, StoreError):
-    """A backend of another distribution does not do what a backend must."""
+    """A backend of another distribution breaks the contract of backends."""
 
 
 class LocalDirectoryError(StoreError):
@@ -406,19 +406,19 @@ class StateConflictError(DurabilityError):
 
 
 class StoresChangedError(StateConflictError):
-    """The job has other stores than its state, and nothing leads from these to those."""
+    """The job has other stores than its state, and no declaration connects them."""
 
 
 class ColumnsChangedError(StateConflictError):
-    """The rows in the state have other columns than those that come now."""
+    """The rows in the state have other columns than the rows that come now."""
 
 
 class VerbChangedError(StateConflictError):
-    """The state is that of another verb than the one that is to go on with it."""
+    """The state belongs to another verb than the one that is to go on with it."""
 
 
 class CallChangedError(StateConflictError):
-    """A verb is called otherwise than when its state was written."""
+    """A verb is called with other arguments than when its state was written."""
 
 
 class RekeyedRowsError(StateConflictError):
@@ -426,7 +426,7 @@ class RekeyedRowsError(StateConflictError):
 
 
 class BegunAlreadyError(StateConflictError):
-    """The job has begun without what was to be there from the beginning."""
+    """The job has begun without something that was to be there from the beginning."""
 
 
 class CheckpointRewoundError(StateConflictError):
@@ -446,7 +446,7 @@ class NotCleanedError(StateConflictError):
 
 
 class WrongCheckpointError(StateConflictError, ConfigurationError):
-    """The checkpoint is that of another query."""
+    """The checkpoint belongs to another query."""
 
 
 class CannotContinueError(StateConflictError, ConfigurationError):
@@ -454,7 +454,7 @@ class CannotContinueError(StateConflictError, ConfigurationError):
 
 
 class UnrecordedStateError(StateConflictError, ConfigurationError):
-    """Nothing tells what the state looks like."""
+    """No record describes the state."""
 
 
 class RecordError(MillpondError, ValueError):

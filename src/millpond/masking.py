@@ -1,8 +1,8 @@
-"""Secrets, and texts without them: the one place that knows what must not be shown, and in which spellings.
+"""Secrets, and texts without them: the one place that knows which texts must not be shown, and in which spellings.
 
-Rule of this module: it imports nothing of Millpond. Whoever gets a URI or URL that may hold a secret tells ``know``;
-whoever passes on what a library says asks ``masked`` or ``quoted``. The messages of Millpond's own errors lose the
-secrets in use by themselves. What is sent to another process takes ``SecretsInUse`` with it.
+Rule of this module: it imports nothing of Millpond. Code that gets a URI or URL that may hold a secret calls ``know``;
+code that passes on a library's message calls ``masked`` or ``quoted``. The messages of Millpond's own errors lose the
+secrets in use by themselves. Work that is sent to another process takes ``SecretsInUse`` with it.
 """
 
 import json
@@ -105,13 +105,13 @@ def _arrived(*secrets: str) -> SecretsInUse:
 
 
 def without_known(text: str) -> str:
-    """A text without the secrets in use, in any spelling: those that ``know`` was told, and the environment's."""
+    """Return a text without the secrets in use, in any spelling: those given to ``know``, and the environment's."""
     pattern = _in_use()
     return text if pattern is None else pattern.sub(MASK, text)
 
 
 def masked(text: str) -> str:
-    """What somebody else says, without the secrets in use, and without whatever looks like one.
+    """Return a foreign text without the secrets in use, and without anything that looks like one.
 
     >>> masked("redis://?url=redis%3A%2F%2Fme%3Ahunter2%40host%2F0&api_token=hunter2&sync=yes")
     'redis://?url=redis://***@host/0&api_token=***&sync=yes'
@@ -124,14 +124,14 @@ def masked(text: str) -> str:
 
 
 def quoted(error: BaseException) -> str:
-    """What a message may say of a library's error. The error itself is masked, too: traces show it as the cause."""
+    """Return a library's error as a message may show it. The error is masked, too: traces show it as the cause."""
     for one in _chain(error):
         _mask_in_place(one, masked)
     return masked(str(error))
 
 
 def without_known_in(error: BaseException) -> None:
-    """Take the secrets in use out of an error and of all that caused it, whoever made them."""
+    """Take the secrets in use out of an error and of all its causes, of any origin."""
     for one in _chain(error):
         _mask_in_place(one, without_known)
 
@@ -182,7 +182,7 @@ def _mask_in_place(error: BaseException, mask: Callable[[str], str]) -> None:
 
 @cache
 def _in_use() -> re.Pattern[str] | None:
-    """What finds the secrets in use; None if there are none."""
+    """Return the pattern of the secrets in use; None if there are none."""
     environment = {
         value
         for key, value in os.environ.items()

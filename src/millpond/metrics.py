@@ -1,9 +1,8 @@
-"""What is measured in a micro-batch: amounts and times, by name.
+"""The metrics of a micro-batch: amounts and times, by name.
 
-Rule of this module: a figure is an integer, and durations are microseconds of a monotonic clock. What is measured of a
-store or an operator has its name before the figure's, ``<store>:<figure>``, as counters have that of their node.
-Measuring takes a few readings of the clock for a task and a micro-batch, none for a record. docs/metrics.md lists all
-figures.
+Rule of this module: a figure is an integer, and durations are microseconds of a monotonic clock. A figure of a store or
+an operator has the name of that before its own, ``<store>:<figure>``, as counters have their node's. Measuring takes a
+few readings of the clock for a task and a micro-batch, none for a record. docs/metrics.md lists all figures.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,7 +15,7 @@ _Item = TypeVar("_Item")
 
 
 class StoreMetric(StrEnum):
-    """What is measured where stores are opened and committed."""
+    """The metrics of the opening and the commit of stores."""
 
     OPEN_DURATION = "open.duration"
     """The time until the stores of a task were open, with everything that had to be restored for that."""

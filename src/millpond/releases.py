@@ -52,7 +52,7 @@ _1_0: Final = Release(1, 0)
 
 
 class Numbered(StrEnum):
-    """What outlives a process, or travels between processes, and says in which version it is."""
+    """A thing that outlives a process, or travels between processes, and has the number of its version."""
 
     DIRECTORY = "directory of a store"
     LAYOUT = "layout"

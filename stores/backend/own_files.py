@@ -1,6 +1,6 @@
 """Millpond's own files on a local disk, made and opened through no link, and readable by nobody else.
 
-Rule of this module: it knows paths, no stores. Whoever can write where our files are can put a symbolic link in the
+Rule of this module: it knows paths, no stores. A user who can write where our files are can put a symbolic link in the
 place of one, to a file that only we may write. So below the directories that a user names (which may be links
 themselves) no link is followed: a file is opened with ``O_NOFOLLOW``, the directories above it are looked at before,
 and the cleaning of directories asks the same functions. Looking first does not help against somebody who changes

@@ -46,7 +46,7 @@ AnyStore = TypeVar("AnyStore", bound=Store[Any, Any])
 
 
 class KeyForm(Enum):
-    """What the keys of a store's entries are."""
+    """The form of the keys of a store's entries."""
 
     PLAIN = "plain"
     """The keys as they were put."""
@@ -60,19 +60,19 @@ class KeyForm(Enum):
 
 @dataclass(frozen=True)
 class StoreTraits:
-    """What tells one kind of store from another.
+    """The traits by which one kind of store differs from another.
 
     Args:
         family: the name that a kind shares with its timestamped twin; either one's stores take over the other's rows.
         store: its class.
         read_only: the class of its reading half.
         format_version: the format of its rows.
-        key_form: what its entries' keys are.
+        key_form: the form of its entries' keys.
         stamped: whether its entries come with a timestamp: ``.value`` and ``.timestamp``.
         versioned: whether it keeps the versions of a key, by time.
         in_segments: whether its rows lie in segments of time instead of in the order of their keys.
         needed: the fields that a spec of this kind must have, and its classes take by these names.
-        optional: those that it may have as well.
+        optional: the fields that it may have as well.
     """
 
     family: str
@@ -115,22 +115,22 @@ class StoreKind(Enum):
 
     @property
     def key_form(self) -> KeyForm:
-        """What the keys of its stores' entries are."""
+        """The form of the keys of its stores' entries."""
         return self.traits.key_form
 
     @property
     def stamped(self) -> bool:
-        """Whether its stores' entries come with a timestamp."""
+        """True if its stores' entries come with a timestamp."""
         return self.traits.stamped
 
     @property
     def versioned(self) -> bool:
-        """Whether its stores keep the versions of a key, by time."""
+        """True if its stores keep the versions of a key, by time."""
         return self.traits.versioned
 
     @property
     def in_segments(self) -> bool:
-        """Whether its stores' rows lie in segments of time instead of in the order of their keys."""
+        """True if its stores' rows lie in segments of time instead of in the order of their keys."""
         return self.traits.in_segments
 
 
@@ -290,7 +290,7 @@ class StoreSpec:
 
     @property
     def versioned(self) -> bool:
-        """Whether the store keeps the versions of a key, by time."""
+        """True if the store keeps the versions of a key, by time."""
         return self.kind.versioned
 
     @property
@@ -300,7 +300,7 @@ class StoreSpec:
 
     @property
     def grid(self) -> Grid | None:
-        """Where its windows end by their starts; None if that is no window store."""
+        """The grid of its windows; None if it is no window store."""
         if self.calendar is not None:
             return self.calendar
         return None if self.window_size is None else EvenGrid(self.window_size)
@@ -330,9 +330,9 @@ class StoreSpec:
         return store
 
     def with_terms(self) -> Self:
-        """The same store, which keeps the parameters on which its rows depend: those of its kind, if it has no others.
+        """Return the same store with the parameters on which its rows depend as terms: its own, or its kind's.
 
-        Where history that was forgotten matters to what is put later, it notes how far that reaches, too.
+        If forgotten history matters to later puts, the terms note its reach, too.
         """
         terms, history = self.terms, self.history_retention
         if terms is None and self.window_size is not None:
@@ -351,7 +351,7 @@ class StoreSpec:
 
     @property
     def _options(self) -> tuple[str, ...]:
-        """Those of the fields that only some kinds have that this one has."""
+        """The fields of this spec that only some kinds have."""
         return self.kind.traits.needed + self.kind.traits.optional
 
     def _opened(self, kind: type[AnyStore], transaction: Transaction) -> tuple[AnyStore, KeptTerms]:

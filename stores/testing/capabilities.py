@@ -45,7 +45,7 @@ class CapabilitySuite(Suite):
             raise AssertionError(f"nobody calls the public method {name} of {type(backend).__name__}{hint}")
 
     def told(self, backend: str, seen: Sequence[str]) -> str:
-        """What the kit prints of a backend."""
+        """Return the line that the kit prints of a backend."""
         opted_out = "".join(f"; opted out of {feature}: {reason}" for feature, reason in self.opt_outs.items())
         return f"{backend} has {', '.join(seen) or 'no optional methods'}{opted_out}"
 

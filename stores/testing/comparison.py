@@ -1,8 +1,8 @@
-"""How the kit compares what may be large.
+"""The kit's comparison of contents that may be large.
 
-Rule of this module: it looks for the first difference and no further. pytest explains an ``assert`` by all that
-differs, and does so to the last line where it finds itself in continuous integration, which takes hours for some ten
-thousand entries, or for one value of a megabyte.
+Rule of this module: it looks for the first difference and no further. pytest explains an ``assert`` by all differences,
+to the last line in continuous integration, which takes hours for some ten thousand entries, or for one value of a
+megabyte.
 """
 
 from collections.abc import Iterable

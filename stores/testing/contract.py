@@ -1,4 +1,4 @@
-"""What ties a test to the sentence that it proves.
+"""The tie between a test and the sentence that it proves.
 
 Rule of this module: a sentence is quoted as it stands in the docstring that promises it. A quotation that is not there
 fails at import, so that contract and kit cannot drift apart; ``unproved`` lists the sentences that nothing quotes.

@@ -95,7 +95,7 @@ class DamageSuite(Suite):
         assert wrong == [], "where files have been overwritten"
 
     def _read_while(self, directory: Path, fail: Callable[[Path], None]) -> list[str]:
-        """What a process says of its reads while files fail. An engine without checksums may die of a map that does."""
+        """Return the output of a process that reads while files fail; an engine without checksums may die of it."""
         if not self.has(Feature.FILES):
             return []
         self._fill(directory, rows_to_read())
@@ -130,7 +130,7 @@ class DamageSuite(Suite):
 
 @contextmanager
 def _found_or_unseen(where: str) -> Iterator[None]:
-    """What is inside finds damage or does without it; any other error tells ``where`` that is."""
+    """Accept work that finds damage or does without it; any other error becomes an ``AssertionError`` at ``where``."""
     try:
         yield
     except CorruptStoreError:

@@ -1,13 +1,14 @@
-"""What a suite of the kit may opt out of.
+"""The features that a suite of the kit may opt out of.
 
-Rule of this module: it imports nothing of the kit, so that whoever names a feature needs neither pytest nor hypothesis.
+Rule of this module: it imports nothing of the kit, so that code which names a feature needs neither pytest nor
+hypothesis.
 """
 
 from enum import StrEnum
 
 
 class Feature(StrEnum):
-    """What most backends have. A suite opts out of it in ``opt_outs``, and what only it can show is not tested."""
+    """A feature of most backends. A suite opts out of it in ``opt_outs``, and tests that need it are skipped."""
 
     FILES = "files"
     """The content is in files of the directory: whoever damages them is found out, and a disk may be full."""

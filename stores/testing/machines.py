@@ -59,16 +59,16 @@ def _columns(changes: Changes) -> tuple[Any, Any]:
 
 
 class _Machine(RuleBasedStateMachine):
-    """What both machines do: read everything that can be read, and keep scans open meanwhile."""
+    """The rules of both machines: read everything that can be read, and keep scans open meanwhile."""
 
     scans = Bundle("scans")
 
     def reader(self) -> Any:
-        """What is under test: it has ``get`` and ``scan``."""
+        """Return the object under test, which has ``get`` and ``scan``."""
         raise NotImplementedError
 
     def oracle(self) -> Oracle:
-        """What it must show."""
+        """Return the oracle, whose content the object under test must show."""
         raise NotImplementedError
 
     @rule(key=KEYS)

@@ -42,7 +42,7 @@ class PowerSuite(Suite):
             self._check(image, expected[name])
 
     def _check(self, image: Image, expected: Sequence[Content]) -> None:
-        """An image shows the result of so many changes as it must."""
+        """Check that an image shows the result of as many changes as it must."""
         where = f"{image.loss} {image.when}"
         powerless = image.loss is Loss.POWER
         with FLUSHED if powerless else PREFIX:
@@ -61,7 +61,7 @@ class PowerSuite(Suite):
 
 
 def _images(told: Sequence[dict[str, Any]]) -> Iterator[tuple[str, Image]]:
-    """The name of each history, and what would have been left of it. A load need not be atomic, so no kill of one."""
+    """Yield each image with the name of its history. A load need not be atomic, so its kills are left out."""
     for image in told:
         name = image.pop("history")
         taken = Image(**image | {"loss": Loss(image["loss"])})

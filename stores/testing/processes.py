@@ -48,7 +48,7 @@ _WRITES = 100
 
 
 class ProcessSuite(Suite):
-    """What only a second process can show."""
+    """The tests that need a second process."""
 
     @PREFIX
     def test_a_kill_in_the_middle_of_writes_leaves_a_prefix_of_whole_writes(self, directory: Path) -> None:

@@ -1,6 +1,6 @@
-"""What the kit's child processes do.
+"""The programs of the kit's child processes.
 
-Rule of this module: it imports what a child needs and no more, neither pytest nor hypothesis.
+Rule of this module: it imports only what a child needs, neither pytest nor hypothesis.
 """
 
 import json
@@ -31,7 +31,7 @@ _GARBLED: Final = 2**14
 
 
 def batch(number: int, payload: int) -> dict[bytes, bytes | None]:
-    """The ``number``-th write of ``write_for_ever``: it touches every row, deletes some, and leaves a log entry."""
+    """Return the ``number``-th write of ``write_for_ever``: it touches every row, deletes some, and logs itself."""
     changes: dict[bytes, bytes | None] = {b"log%08d" % number: b""}
     for row in range(_ROWS):
         deleted = (row + number) % 5 == 0
@@ -45,7 +45,7 @@ def _row_key(row: int) -> bytes:
 
 
 def content_after(number: int, payload: int) -> dict[bytes, bytes]:
-    """What a backend holds after the first ``number`` writes and nothing of the next."""
+    """Return the content of a backend after the first ``number`` writes, with nothing of the next."""
     content = {b"log%08d" % earlier: b"" for earlier in range(1, number + 1)}
     if number:
         content |= {key: value for key, value in batch(number, payload).items() if value is not None}
@@ -239,7 +239,7 @@ def _before(rows: dict[bytes, bytes], stop: bytes) -> tuple[bytes, bytes]:
 
 
 def _verdict(call: Callable[[], object], right: object) -> str:
-    """What is wrong with a call: what it raises that is no ``StoreError``, or that it gives something else."""
+    """Return the verdict on a call: "right", "wrong", "refused" for a ``StoreError``, or the other error raised."""
     try:
         return "right" if call() == right else "wrong"
     except StoreError:

@@ -39,13 +39,13 @@ class TestBackend(BackendSuite):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the kit has seen of a backend.
+    """The outcome of the kit for a backend.
 
     Attributes:
-        backend: its name or URL, with nothing in it that is secret.
+        backend: its name or URL, without secrets.
         kept: whether the backend keeps the contract.
-        passed, failed, skipped: how many tests of the kit did so.
-        failures: the names of those that failed, and the first line of what each said.
+        passed, failed, skipped: the numbers of such tests.
+        failures: the names of failed tests, with the first line of each message.
     """
 
     backend: str

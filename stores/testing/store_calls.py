@@ -40,7 +40,7 @@ _PASSING: Final = (*[0] * 12, *[10] * 8, *[_STEP] * 6, *[5 * _STEP] * 2, 2 * RET
 
 
 class Choices(ABC):
-    """Where random choices come from."""
+    """A source of random choices."""
 
     clock = 0
     """What times are counted from."""

@@ -1,4 +1,4 @@
-"""What typed stores must answer, in plain Python: lists of tuples, searched from end to end.
+"""The answers that typed stores must give, in plain Python: lists of tuples, searched from end to end.
 
 Rule of this module: it shares no code with the stores, their layouts or their transactions; nothing in it is ever
 removed because it expired, only hidden. It is slow and obvious. Answers are lists where stores give iterators.
@@ -156,7 +156,7 @@ class VersionedOracle:
         return [(key, record) for key in keys for record in self.history(key)]
 
     def _takes_late(self, key: str, timestamp: int) -> bool:
-        """Whether a version is valid at the horizon, as far as is known; what was deleted before is not known."""
+        """Return whether a late version is put, and drop the versions that it replaces; old deletes are unknown."""
         if self.late_puts == "refused":
             return False
         gone = [triple for triple in self.triples if triple[0] == key and timestamp <= triple[1] <= self._horizon()]

@@ -1,4 +1,4 @@
-"""What all parts of the conformance suite have in common: the supplier under test and a directory of its own.
+"""The base of all parts of the conformance suite: the supplier under test and a directory of its own.
 
 Rule of this module: it tests nothing.
 """
@@ -87,9 +87,9 @@ class Suite(ABC):
         """Return the supplier under test. Child processes unpickle it: its class must be importable from its module."""
 
     def outside(self) -> Collection[object]:
-        """What the engine holds outside of directories, such as the names of all its keys in a service; most nothing.
+        """Return the engine's objects outside of directories, such as all its keys in a service; none for most.
 
-        Say so, and the suite finds out whether ``destroy`` leaves any of it.
+        With them, the suite finds out whether ``destroy`` leaves any.
         """
         return ()
 
@@ -136,7 +136,7 @@ class Suite(ABC):
 
 
 def raised(call: Callable[[], object]) -> Exception | None:
-    """What ``call`` raises."""
+    """Return the exception that ``call`` raises; None if it raises none."""
     try:
         call()
     except Exception as error:

@@ -1,13 +1,13 @@
-r"""What a time to live (``ttl``) does to the entries of a store, whatever its kind.
+r"""The expiry of the entries of a store with a time to live (``ttl``), whatever its kind.
 
-An entry whose last update has the time ``t`` is gone once the store's observed stream time is ``t + ttl`` or more. What
-decides is the *horizon*, the greatest observed stream time less the ttl: an entry of a time up to the horizon is gone.
-It is kept among the metadata and never moves back, so that what has gone stays away, whatever the ttl is after a
-restart, and a reader needs to know no ttl.
+An entry whose last update has the time ``t`` is gone once the store's observed stream time is ``t + ttl`` or more. It
+depends on the *horizon*, the greatest observed stream time less the ttl: an entry of a time up to the horizon is gone.
+The horizon is kept among the metadata and never moves back, so that an entry that has gone stays away, whatever the ttl
+is after a restart, and a reader needs to know no ttl.
 
-Reads leave out what is gone; its rows are removed later, with each commit up to twice as many as the one before has
-put, and never fewer than ``LEAST_STEP``. So no commit has much more to do than others, and what waits to be removed
-gets less as long as anything is put. *Timers* lead to it::
+Reads leave out entries that are gone; their rows are removed later: each commit removes up to twice as many as the one
+before has put, and never fewer than ``LEAST_STEP``. So no commit has much more to do than others, and the rows that
+wait to be removed get fewer as long as anything is put. *Timers* lead to it::
 
     row    0x02 0xFF (8 times) time key (terminated)
     value  empty
@@ -15,7 +15,7 @@ gets less as long as anything is put. *Timers* lead to it::
 A row says: look at the entry of the key once the horizon is ``time``. An entry has a timer no later than at its own
 time, and an update of one that has a timer writes none, so a key that is updated again and again has one timer. When
 the timer's time has come, the entry has expired, or gets another timer at its present time. New timers lie at the
-beginning of a bucket, so that those of a key that is deleted and put again and again become one.
+beginning of a bucket, so that the timers of a key that is deleted and put again and again become one.
 
 A store that gets a ttl at a restart has no timers yet. They are written a bounded number of entries at a time, and the
 metadata says how far that has come.
@@ -54,7 +54,7 @@ _JUST_ABOVE: Final = b"\x00"
 
 
 class Expired(Enum):
-    """What becomes of an entry that has expired, besides that no read finds it."""
+    """The treatment of an entry that has expired, besides that no read finds it."""
 
     SILENT = "silent"
     """Nothing: its rows are removed in bounded steps."""
@@ -109,7 +109,7 @@ class Horizon:
 
     @property
     def expires(self) -> bool:
-        """Whether entries expire, or have done so in an earlier run."""
+        """True if entries expire, or did so in an earlier run."""
         return self.ttl is not None or self.time is not None
 
     def save(self, store: WritableStore[Any, Any]) -> None:
@@ -142,14 +142,14 @@ class Entry(NamedTuple):
 
 
 class ExpiringRows(ABC):
-    """What a kind of store tells of the rows of its entries."""
+    """The rows of entries, as one kind of store has them."""
 
     kept: int = 0
     """How long after it has expired an entry is still read as of earlier times."""
 
     @abstractmethod
     def row_of(self, encoded_key: bytes) -> bytes:
-        """Where the entry of a terminated key lies."""
+        """Return the row of the entry of a terminated key."""
 
     @abstractmethod
     def encoded_key(self, row: bytes) -> bytes:
@@ -177,16 +177,16 @@ class Expiry:
 
     Args:
         store: the store.
-        transaction: where it reads and writes.
+        transaction: its transaction.
         observed: its observed stream time.
         horizon: its horizon.
         rows: its entries.
-        expired: what becomes of expired entries.
+        expired: the treatment of expired entries.
 
     Attributes:
         ttl: the time to live; None if entries do not expire any more.
         expired: as given.
-        told: up to which time whoever fills the store knows what has expired.
+        told: the time up to which the processor that fills the store knows of expired entries.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class Expiry:
 
     @property
     def tells(self) -> bool:
-        """Whether whoever fills the store asks for what has expired (``take``)."""
+        """True if the processor that fills the store asks for expired entries (``take``)."""
         return self.ttl is not None and self.expired is Expired.DELETE
 
     @property
@@ -281,7 +281,7 @@ class Expiry:
         self._first = min(self._first, first)
 
     def bucket_of(self, time: int) -> int:
-        """Where a new timer lies for an entry of that time."""
+        """Return the time of the bucket in which a new timer lies for an entry of that time."""
         return max(time - time % self._width, MIN_TIME)
 
     @property
@@ -330,7 +330,7 @@ class Expiry:
             self._horizon.time = max(time - self.ttl, MIN_TIME)
 
     def _needs_timer(self, before: bytes | None, time: int) -> bool:
-        """Whether an entry that is put may have no timer in time: it is new, or older than before, or had expired."""
+        """Return whether an entry may have no timer in time: it is new, or older than before, or had expired."""
         if before is None:
             return True
         old = self._rows.time_of(before)

@@ -1,4 +1,4 @@
-"""What a time to live does to whole columns of entries: ``millpond.stores.typed.expiry`` for many entries at once.
+"""The expiry of whole columns of entries: ``millpond.stores.typed.expiry`` for many entries at once.
 
 Rule of this module: no Python object is made of a key, a value or a time.
 """
@@ -59,6 +59,6 @@ def _limits(expiry: Expiry, reached: Integers | None, *, as_of: bool) -> Any:
 
 
 def _buckets(times: Integers, width: int) -> Integers:
-    """Where new timers lie for entries of these times, as ``Expiry.bucket_of`` says."""
+    """Return the times of the buckets of new timers for entries of these times, as ``Expiry.bucket_of`` does."""
     late: Integers = np.maximum(times, MIN_TIME + width)
     return late - late % width

@@ -41,7 +41,7 @@ KEPT: Final = {
 
 
 def keeps(name: str) -> str | None:
-    """What the library keeps under a name; None if it keeps nothing there.
+    """Return words for what the library keeps under a name; None if it keeps nothing there.
 
     >>> keeps("waiting-2"), keeps("reset"), keeps("reset-2")
     ('how much waits', 'the moment to which the store was set back', None)

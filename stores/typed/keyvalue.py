@@ -37,7 +37,7 @@ class ReadOnlyKeyValueStore(Store[K, V]):
         return column_of(self._decode_values([data for data in found if data is not None]), found)
 
     def scan(self, start: K | None = None, stop: K | None = None, *, reverse: bool = False) -> Scan[tuple[K, V]]:
-        """The entries with ``start <= key < stop`` in the order of the keys' bytes; None leaves that side open."""
+        """Return the entries with ``start <= key < stop`` in the order of the keys' bytes; None leaves a side open."""
         first = DATA if start is None else DATA + self._encode_key(start)
         end = INDEX if stop is None else DATA + self._encode_key(stop)
         return self._entries(first, end, reverse)
@@ -48,7 +48,7 @@ class ReadOnlyKeyValueStore(Store[K, V]):
         return self._entries(first, after_prefix(first), reverse)
 
     def len_estimate(self) -> int:
-        """The number of entries: exact up to 1,000, with uncommitted ones; beyond that, the engine's estimate."""
+        """Return the number of entries: exact up to 1,000, with uncommitted ones; above, the engine's estimate."""
         counted = sum(1 for _ in islice(self._scan_rows(DATA, INDEX), MOST_COUNTED))
         return counted if counted < MOST_COUNTED else max(counted, self._transaction.backend.entry_count())
 
@@ -81,7 +81,7 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V], WritableStore[K, V]):
 
     @property
     def transaction(self) -> Transaction:
-        """Where the store reads and writes."""
+        """The transaction in which the store reads and writes."""
         return self._transaction
 
     def put(self, key: K, value: V | None) -> None:

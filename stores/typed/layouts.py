@@ -1,7 +1,7 @@
-"""Layouts: what lies in a store's rows beyond what its kind says, each with a name and a number.
+"""Layouts: the meaning of a store's rows beyond that of its kind, each with a name and a number.
 
 Rule of this module: a layout is defined where its bytes are coded, and this module knows none of them. A store with a
-layout keeps a row that says so, and whoever opens the store has to mean the same. The row::
+layout keeps a row with it, and every opening of the store has to name the same layout. The row::
 
     0x00 "layout" -> number (4 bytes, big-endian), name (UTF-8)
 
@@ -24,16 +24,16 @@ _NUMBER: Final = Struct(">I")
 
 @dataclass(frozen=True)
 class Layout:
-    r"""What the rows of a store hold.
+    r"""The layout of a store's rows.
 
     Attributes:
-        name: which layout; it never changes.
+        name: its name, which never changes.
         version: its number, from 1 on.
-        set_back: ``set_back(store, done)`` does for the times in the rows what ``WritableStore.set_back`` says, and
-            notes it in ``done``, a ``SetBack``; None if there are none. It is no part of what the layout is.
+        set_back: ``set_back(store, done)`` sets back the times in the rows as ``WritableStore.set_back`` does, and
+            notes it in ``done``, a ``SetBack``; None if there are none. It is no part of the layout's identity.
         key_serde: the name of the serde of the records' keys in the rows of a store whose own keys are bytes; None if
-            the store's own serde writes them, or they are bytes by which records find their partition. It is no part
-            of what the layout is, either.
+            the store's own serde writes them, or they are bytes by which records find their partition. It is no part of
+            the layout's identity, either.
 
     Raises:
         ConfigurationError: the name is empty, or the version is no such number.
@@ -52,7 +52,7 @@ class Layout:
             raise InvalidArgumentError(f"{self!r} is no layout: give it a name, and a version from 1 on")
 
     def to_bytes(self) -> bytes:
-        """What the row ``LAYOUT_ROW`` holds."""
+        """Return the value of the row ``LAYOUT_ROW``."""
         return _NUMBER.pack(self.version) + self.name.encode()
 
 

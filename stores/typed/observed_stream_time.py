@@ -14,11 +14,11 @@ METADATA_NAME: Final = "observed_stream_time"
 
 
 class ObservedStreamTime:
-    """What one store has seen. ``time`` is None until the store was given its first time.
+    """The observed stream time of one store. ``time`` is None until the store was given its first time.
 
     Args:
         store: the store.
-        name: of the metadata that keeps it.
+        name: the name of the metadata that keeps it.
     """
 
     __slots__ = ("_name", "_saved", "time")

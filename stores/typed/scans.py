@@ -1,8 +1,8 @@
 """Scans as the users of typed stores hold them: context managers, counted while they are open.
 
-Rule of this module: it knows neither stores nor backends. Whoever hands out scans keeps one ``OpenScans``, passes every
-iterator through ``begin`` and calls ``close`` at its own end. What is still held and unfinished then was leaked: it is
-counted, reported with its owner's name and ended.
+Rule of this module: it knows neither stores nor backends. An owner of scans keeps one ``OpenScans``, passes every
+iterator through ``begin`` and calls ``close`` at its own end. A scan that is still held and unfinished then was leaked:
+it is counted, reported with its owner's name and ended.
 """
 
 import logging
@@ -44,7 +44,7 @@ class Scan(Iterator[T], Generic[T]):
 
     @property
     def finished(self) -> bool:
-        """Whether it was exhausted or closed."""
+        """True if it was exhausted or closed."""
         return self._finished
 
     def close(self) -> None:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 @dataclass
 class SetBack:
-    """What becomes of a store whose stream time was moved too far.
+    """The changes to a store whose stream time was moved too far, and is set back.
 
     Attributes:
         limit: no time that the store keeps is later afterward.
-        moved: what the times were that it kept beyond the limit, by name.
-        retimed: how many entries with a timestamp beyond the limit have the limit as their timestamp now.
-        removed: how many entries that lay beyond the limit were removed.
+        moved: the times that it kept beyond the limit, by name.
+        retimed: the number of entries whose timestamp was beyond the limit and is the limit now.
+        removed: the number of entries beyond the limit that were removed.
     """
 
     limit: int

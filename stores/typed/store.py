@@ -1,6 +1,6 @@
-"""What all typed stores have in common: a name, a transaction, serdes, metadata, checking and closing.
+"""The base of all typed stores: a name, a transaction, serdes, metadata, checking and closing.
 
-Rule of this module: it knows nothing of what the rows of a kind mean. A store writes nothing to its backend by itself:
+Rule of this module: it does not know the meaning of a kind's rows. A store writes nothing to its backend by itself:
 everything goes through the transaction and takes effect with its commit.
 """
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 def reading(store: str, what: str, serde: Serde[T]) -> Callable[[bytes], T]:
-    """The serde's ``deserialize`` for stored bytes: what it cannot read is no record's fault, but the store's."""
+    """Return the serde's ``deserialize`` for stored bytes, with errors that blame the store, and no record."""
     deserialize = serde.deserialize
 
     def decode(data: bytes) -> T:
@@ -116,7 +116,7 @@ class Store(ABC, Generic[K, V]):
 
     @property
     def value_serde(self) -> Serde[Any]:
-        """How the values become bytes, without what the kind adds to them (timestamps, ...)."""
+        """The serde of the values, without what the kind adds to them (timestamps, ...)."""
         return self._value_serde
 
     def get_metadata(self, name: str) -> bytes | None:
@@ -145,7 +145,7 @@ class Store(ABC, Generic[K, V]):
         self._kept_terms = kept
 
     def noted(self, name: str) -> int | None:
-        """What the terms that the store was committed with have noted; None if that is unknown."""
+        """Return the value noted in the terms that the store was committed with; None if it is unknown."""
         return self._kept_terms.noted.get(name)
 
     def close(self) -> None:
@@ -187,7 +187,7 @@ class Store(ABC, Generic[K, V]):
 
 
 class WritableStore(Store[K, V]):
-    """What the writing halves of all kinds have in common."""
+    """The base of the writing halves of all kinds."""
 
     _layout: Layout | None = None
     _terms: Terms | None = None
@@ -203,7 +203,7 @@ class WritableStore(Store[K, V]):
         self._write(_metadata_row(name), data)
 
     def keep_metadata(self, name: str, data: bytes) -> None:
-        """The same of what the library keeps, under a name of its own (``kept_names``)."""
+        """Keep metadata of the library, under a name of its own (``kept_names``), as ``put_metadata`` does."""
         assert keeps(name) is not None, f"users may put {name!r}, too: kept_names.py does not list it"
         self._write(_metadata_row(name), data)
 

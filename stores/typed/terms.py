@@ -1,15 +1,15 @@
 """Terms: the parameters of an operator on which the rows of its store depend.
 
-Rule of this module: it compares and keeps, and knows no operator. Terms that are *fixed* are the same as long as the
-rows; what is *noted* may change, and whoever fills the store is told what it was. The row of a store with terms carries
-a version number, and a version never changes its meaning::
+Rule of this module: it compares and keeps, and knows no operator. *Fixed* terms stay the same as long as the rows;
+*noted* ones may change, and the processor that fills the store is told what they were. The row of a store with terms
+carries a version number, and a version never changes its meaning::
 
     0x00 "terms" -> {"fixed":{"size":600000},"noted":{"reach":600000},"terms":1}, UTF-8
 
-A row without a number is of version 1.
-Lengths of time are ints in the unit of the topology. The row is written with the first change that is committed, and
-again when what is noted has changed. As metadata it goes into deltas and snapshots. What it does not name is unknown,
-as all of it is in a store of a release that kept none, and agrees with anything.
+A row without a number is of version 1. Lengths of time are ints in the unit of the topology. The row is written with
+the first change that is committed, and again when a noted term has changed. As metadata it goes into deltas and
+snapshots. A term that it does not name is unknown, as all terms are in a store of a release that kept none, and agrees
+with anything.
 """
 
 import json
@@ -85,7 +85,7 @@ class Terms:
 
     @property
     def kept(self) -> "KeptTerms":
-        """What a store keeps of them."""
+        """The terms as a store keeps them."""
         return KeptTerms(dict(self.fixed), dict(self.noted))
 
     def check(self, store: str, before: "KeptTerms") -> None:
@@ -114,7 +114,7 @@ class Terms:
 
     @property
     def in_shape(self) -> "Terms":
-        """What of them decides whether they can go on with rows: what is fixed, and what may not become less."""
+        """The terms that decide whether rows can be continued: the fixed ones, and those that may not become less."""
         return Terms(self.fixed, tuple(self._lasting.items()))
 
     @property
@@ -124,11 +124,11 @@ class Terms:
     def _conflict(
         self, store: str, others: Sequence[tuple[str, Term, Term]], before: "KeptTerms"
     ) -> StateConflictError:
-        """What refuses the rows of a store.
+        """Return the error that refuses the rows of a store.
 
         Args:
-            store: how errors call the store.
-            others: name, value that the rows were made with, and value now, of each parameter that is another one.
+            store: the name of the store for errors.
+            others: the name of each parameter that has changed, its value for the rows, and its value now.
             before: the terms that the rows were made with.
         """
         told = ", ".join(f"{self._named(name, old)} and not {self._now(name, now)}" for name, old, now in others)
@@ -145,7 +145,7 @@ class Terms:
         )
 
     def _until(self, before: "KeptTerms") -> str:
-        """What one writes for windows that are others from some time on."""
+        """Return the argument for windows that are others from some time on."""
         known = {**dict(self.fixed), **before.fixed}
         lengths = {name: before.fixed[name] for name in self.changing if name in before.fixed}
         noted = {name: max(value, self.kept.noted.get(name, 0)) for name, value in before.noted.items()}
@@ -158,7 +158,7 @@ class Terms:
         )
 
     def to_bytes(self) -> bytes:
-        """What the row ``TERMS_ROW`` holds."""
+        """Return the value of the row ``TERMS_ROW``."""
         return _packed(dict(self.fixed), dict(self.noted))
 
     def _named(self, name: str, value: Term) -> str:
@@ -180,7 +180,7 @@ def _is_absent(name: str, value: Term) -> bool:
 
 @dataclass(frozen=True)
 class KeptTerms:
-    """What a store keeps of its terms; nothing if it has none, or they are unknown.
+    """The terms that a store keeps; empty if it has none, or they are unknown.
 
     Attributes:
         fixed, noted: as ``Terms`` has them, by name.
@@ -190,19 +190,19 @@ class KeptTerms:
     noted: Mapping[str, int]
 
     def spelled_out(self, names: Collection[str]) -> dict[str, Term]:
-        """What is fixed, and of other terms of these names what they usually are, as far as anything is known."""
+        """Return the fixed terms, with the usual values of others of these names, as far as anything is known."""
         times = {_time_of(name) for name in (*self.fixed, *self.noted)}
         unnamed = (name for name in names if _plain(name) in USUAL and _time_of(name) in times)
         return {name: USUAL[_plain(name)] for name in unnamed} | dict(self.fixed)
 
     @property
     def since(self) -> list[int]:
-        """When rows begin that are others than those before them, ascending, in microseconds since 1970."""
+        """The times at which rows begin that differ from those before, ascending, in microseconds since 1970."""
         found = {name.partition(SINCE)[2] for name in self.fixed if SINCE in name}
         return sorted(map(_moment, found))
 
     def at(self, time: int) -> Mapping[str, Term]:
-        """What is fixed for rows that begin at a time, by the names that it has without times."""
+        """Return the fixed terms of rows that begin at a time, by their names without times."""
         found = {name: value for name, value in self.fixed.items() if SINCE not in name}
         for since in (one for one in self.since if one <= time):
             end = f"{SINCE}{TimeUnit.MICROSECOND.shown(since)}"
@@ -211,11 +211,11 @@ class KeptTerms:
 
     @classmethod
     def from_bytes(cls, data: bytes | None) -> Self:
-        """What the row holds; None for no row.
+        """Return the terms in a row; empty ones for no row.
 
         Raises:
             FormatError: this release does not know its version.
-            ValueError: it is damaged.
+            ValueError: the row is damaged.
         """
         if data is None:
             return cls({}, {})
@@ -296,10 +296,10 @@ def _is_number(value: object) -> bool:
 
 
 def read_noted(content: Any) -> dict[str, int]:
-    """What is noted by name, from JSON's meaning.
+    """Return the noted terms by name, from JSON's objects.
 
     Raises:
-        TypeError: it is not that of terms.
+        TypeError: they are no noted terms.
     """
     if not isinstance(content, dict) or not all(map(_is_number, content.values())):
         raise TypeError(f"{content!r} is nothing noted")

@@ -42,7 +42,7 @@ class TimestampedColumns:
 
     @property
     def expiry(self) -> Expiry | None:
-        """That of the store."""
+        """The store's expiry."""
         return self._store.expiry
 
     def get(self, keys: Any, reached: Integers | None = None) -> tuple[Any, Any]:
@@ -60,7 +60,7 @@ class TimestampedColumns:
         return values, timestamps
 
     def get_with_olds(self, keys: Any, reached: Integers | None = None) -> tuple[Any, Any, Any]:
-        """What ``get`` gives, and the values that one has who is told of what expires: such a one stays until then."""
+        """Return the result of ``get``, and the values with those that have expired and are not told of yet."""
         data = get_column(self._store.transaction, self._rows(keys))
         try:
             timestamps = from_big_endian(pc.binary_slice(data, 0, TIMESTAMP_SIZE), pa.int64())
@@ -113,5 +113,5 @@ class TimestampedColumns:
         return timer_rows(expiry, escaped_column(keys), times[needed], len(times))
 
     def _rows(self, keys: Any) -> Any:
-        """Where the keys lie in the store."""
+        """Return the rows of the keys in the store."""
         return pc.binary_join_element_wise(pa.scalar(DATA), self._keys.write(keys), pa.scalar(b"", pa.binary()))

@@ -167,7 +167,7 @@ class ReadOnlyTimestampedKeyValueStore(TimestampedStore[K, V], ReadOnlyKeyValueS
         return counted if counted < MOST_COUNTED else max(counted, self._transaction.backend.entry_count())
 
     def _prepare_to_write(self, expired: Expired) -> None:
-        """What the writing half needs from the beginning."""
+        """Prepare what the writing half needs from the beginning."""
 
     def _gone(self, data: bytes) -> bool:
         """Return whether an entry has expired."""
@@ -175,7 +175,7 @@ class ReadOnlyTimestampedKeyValueStore(TimestampedStore[K, V], ReadOnlyKeyValueS
         return horizon is not None and unpack_timestamp(data) <= horizon
 
     def _present(self, found: list[bytes | None]) -> list[bytes | None]:
-        """What was read, with None for what has expired."""
+        """Return what was read, with None for entries that have expired."""
         if self._horizon.time is None:
             return found
         return [None if data is None or self._gone(data) else data for data in found]
@@ -238,17 +238,17 @@ class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V], WritableS
 
     @property
     def transaction(self) -> Transaction:
-        """Where the store reads and writes."""
+        """The transaction in which the store reads and writes."""
         return self._transaction
 
     @property
     def expiry(self) -> Expiry | None:
-        """What its time to live does; None if no entry has ever had one."""
+        """The expiry of its entries; None if no entry has ever had a time to live."""
         return self._expiry
 
     @property
     def observed_stream_time(self) -> int | None:
-        """How far those who fill the store have told it that time has come; None where no entry has a time to live."""
+        """The greatest time that those who fill the store have reported to it; None if no entry has a time to live."""
         return self._observed.time
 
     def put(self, key: K, value: V | None, timestamp: Instant) -> None:

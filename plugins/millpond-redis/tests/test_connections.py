@@ -1,4 +1,4 @@
-"""What comes between a client and a server: passwords, certificates, cut wires, and a server that is not there now."""
+"""Faults between a client and a server: passwords, certificates, cut wires, and a server that is not there now."""
 
 import pickle
 import re
@@ -105,7 +105,7 @@ def test_a_server_that_speaks_tls_alone_says_so(fresh: Path, tmp_path: Path) -> 
 
 
 def refusal_of(supplier: BackendSupplier, directory: Path) -> BackendError:
-    """What opening a store raises, which does not show the password."""
+    """Return the error of opening a store, and check that it does not show the password."""
     with pytest.raises(BackendError) as refused:
         supplier.open(directory)
     assert "***@" in str(refused.value)

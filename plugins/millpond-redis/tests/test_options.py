@@ -1,4 +1,4 @@
-"""What a URL of a server may be, and how long a call may take."""
+"""The URLs of a server that are taken, and the time that a call may take."""
 
 from typing import Any
 

@@ -23,7 +23,7 @@ class _Silent(WSGIRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log(self, *_: object) -> None:
-        """Nobody reads it."""
+        """Write no log, as nobody reads it."""
 
 
 class S3Server:
@@ -83,7 +83,7 @@ class S3Server:
 
     @contextmanager
     def away(self) -> Iterator[None]:
-        """Nobody can connect to it, and it has everything when it is back."""
+        """Stop the server within, and start it again with all that it had."""
         self.stop()
         yield
         self.start()

@@ -1,4 +1,4 @@
-"""What a bucket can do to its stores: lose them, be named otherwise, be away; and who else can open one."""
+"""Faults of a bucket: losses, other names, absence; and the processes that can open a store."""
 
 import json
 import logging

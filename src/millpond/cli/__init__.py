@@ -76,7 +76,7 @@ app.add_typer(bench.app, name="bench", rich_help_panel=advise.MEASURE)
 
 
 def main() -> None:
-    """The console script. Errors are printed as messages, with their trace only if ``--debug`` asks for it."""
+    """Run the console script. Errors are printed as messages, with their trace only if ``--debug`` asks for it."""
     own_process.begin()
     failures.escape_what_cannot_be_written()
     answers.expect_text()
@@ -153,7 +153,7 @@ def demo(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """A year of real flights, each joined with the weather of its hour, on Spark, with the state in the BACKEND."""
+    """Join a year of real flights, each with the weather of its hour, on Spark, with the state in the BACKEND."""
     try:
         from rich.console import Console
 

@@ -32,12 +32,12 @@ def expect_text() -> None:
 
 
 def wants_json() -> bool:
-    """Return whether whoever called the command reads JSON, of errors, too."""
+    """Return whether the caller of the command reads JSON, also for errors."""
     return _wanted
 
 
 class Answer(Protocol):
-    """What a command has to say, for readers and for programs."""
+    """The answer of a command, for readers and for programs."""
 
     def lines(self) -> Iterable[str]:
         """Return the answer as text."""

@@ -1,6 +1,6 @@
-"""What the shell completes beside commands and options: backends, and the stores of a query.
+"""The completion in the shell of more than commands and options: backends, and the stores of a query.
 
-Rule of this module: a key that is pressed shows no error. What cannot be found out is not completed.
+Rule of this module: a key that is pressed shows no error. A word that cannot be found out is not completed.
 """
 
 from urllib.parse import urlsplit
@@ -18,7 +18,7 @@ def backend_names(incomplete: str) -> list[str]:
 
 
 def store_names(context: typer.Context, incomplete: str) -> list[str]:
-    """The stores of the query whose checkpoint and state directory, on this machine, stand on the line already."""
+    """Return the stores of the query whose checkpoint and state directory, on this machine, are on the line already."""
     checkpoint, state_dir = (context.params.get(name) for name in ("checkpoint", "state_dir"))
     if not checkpoint or not state_dir or not (_is_near(checkpoint) and _is_near(state_dir)):
         return []

@@ -1,4 +1,4 @@
-"""How a command ends that somebody else ends: by SIGTERM as by Ctrl-C, so that whatever it has begun is cleaned up.
+"""The end of a command by a signal: SIGTERM ends it as Ctrl-C does, so that all that it has begun is cleaned up.
 
 Rule of this module: it knows signals, and no command.
 """

@@ -75,12 +75,12 @@ def _meant(text: str, pages: dict[str, str]) -> str:
 
 @dataclass(frozen=True)
 class _Explanation:
-    """What is known of an error.
+    """The explanation of an error.
 
     Attributes:
         code: its code.
-        meaning: what it means, in a sentence.
-        page: where its page is in the documentation.
+        meaning: its meaning, in a sentence.
+        page: the place of its page in the documentation.
         text: the page; None if only the sentence is asked for.
     """
 
@@ -102,6 +102,6 @@ class _Explanation:
 
 
 def _plain(page: str) -> str:
-    """A page as a terminal shows it: no marks of headings, code and links, whose places are those of the repository."""
+    """Return a page for a terminal: no marks of headings, code and links, whose places start at the repository."""
     text = _FENCED.sub(lambda found: indent(found[1].rstrip("\n"), "    "), page.removeprefix("# ").rstrip("\n"))
     return _LINK.sub(lambda found: f"{found[1]} ({found[2].replace('../../', '').replace('../', 'docs/')})", text)

@@ -1,4 +1,4 @@
-"""How a command ends that does not come to its end: a message, and an exit code.
+"""The end of a command that fails: a message, and an exit code.
 
 Rule of this module: it knows errors, and no command.
 """
@@ -17,7 +17,7 @@ UNEXPECTED = 3
 
 
 def told(error: Exception) -> str:
-    """What is said of an error, without its trace."""
+    """Return the message of an error, without its trace."""
     if isinstance(error, MillpondError):
         return "\n".join([str(error), *getattr(error, "__notes__", ())])
     if _of_a_file(error):
@@ -67,7 +67,7 @@ def _of_a_file(error: Exception) -> bool:
 
 
 def _escaped(error: UnicodeError) -> tuple[str, int]:
-    r"""What stands for characters that cannot be written: units of UTF-16, as ``\u`` in JSON has them."""
+    r"""Return the escapes of characters that cannot be written: units of UTF-16, as ``\u`` in JSON."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")

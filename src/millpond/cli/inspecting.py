@@ -313,7 +313,7 @@ def state_size(
 
 
 def state_inspector(checkpoint: str, state_dir: str, topology: str | None, workers: int) -> "StateInspector":
-    """What shows the state of a query, with the serdes and limits of a topology if one is named."""
+    """Return the inspector of a query's state, with the serdes and limits of a topology if one is named."""
     if topology is None:
         do_without_pandas()
     from millpond.adapters.inspect import StateInspector

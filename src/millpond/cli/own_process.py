@@ -1,6 +1,6 @@
-"""What a process may do without if it runs one command and ends.
+"""Savings of a process that runs one command and ends.
 
-Rule of this module: nothing changes for whoever calls a command in a process of their own, as tests do.
+Rule of this module: nothing changes for code that calls a command in a process of its own, as tests do.
 """
 
 import sys
@@ -12,7 +12,7 @@ _is_ours = False
 
 
 def begin() -> None:
-    """The process is that of the console script, and nobody else's."""
+    """Note that the process is the console script's, and nobody else's."""
     global _is_ours
     _is_ours = True
 

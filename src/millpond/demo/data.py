@@ -48,7 +48,7 @@ _FIRST_FILE_TIME = 1_388_534_400
 
 @dataclass(frozen=True)
 class Cut:
-    """How the input was cut into files."""
+    """The cut of the input into files."""
 
     batch_rows: int
     flights: int
@@ -72,18 +72,18 @@ class Inputs:
 
     @property
     def processed(self) -> int:
-        """How many files of each topic the finished runs have seen."""
+        """The number of files of each topic that the finished runs have seen."""
         path = self.directory / "processed"
         return int(path.read_text()) if path.exists() else 0
 
     @property
     def arrived_files(self) -> int:
-        """How many files of each topic have arrived."""
+        """The number of files of each topic that have arrived."""
         return min(len(list(self.arrived(topic).iterdir())) for topic in TOPICS)
 
     @property
     def arrived_rows(self) -> int:
-        """How many flights have arrived."""
+        """The number of flights that have arrived."""
         return self.cut.rows(self.arrived_files)
 
     def arrive(self, limit: int | None = None) -> None:

@@ -26,13 +26,13 @@ PARTITIONS = 2
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says.
+    """The options of the command line.
 
     Attributes:
-        backend: name or URL of the state backend.
+        backend: the name or URL of the state backend.
         out: the directory of the outputs.
         checkpoint: the directory of Spark's checkpoints, the input files, the local state and the log.
-        state_dir: where the durable state goes: a directory or a URL.
+        state_dir: the place of the durable state: a directory or a URL.
         batch_rows: flights per micro-batch.
         max_batches: stop after this many; None for all.
     """
@@ -63,13 +63,13 @@ QUERIES = (
 
 @dataclass(frozen=True)
 class Result:
-    """What a run leaves behind.
+    """The result of a run.
 
     Attributes:
-        arrived: how many flights have arrived and were processed, in this run and those before.
-        cut: how many there are altogether.
+        arrived: the number of flights that have arrived and were processed, in this run and those before.
+        cut: the flights altogether, and their files.
         outputs: the committed rows of each query, this run's and those of the runs before.
-        paces: how fast each query was.
+        paces: the speed of each query.
     """
 
     arrived: int

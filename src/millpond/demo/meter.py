@@ -1,4 +1,4 @@
-"""How far a streaming query has come and how fast it was, from the progress that Spark reports."""
+"""The progress and the speed of a streaming query, from Spark's reports."""
 
 import json
 import time
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast a query was in one run.
+    """The speed of a query in one run.
 
     Attributes:
         rows, batches: the flights and micro-batches that it processed.
-        seconds: from its start to its end.
+        seconds: the time from its start to its end.
         steady: flights per second without the first micro-batch, which loads classes and starts Python; None if
             there is no second one.
     """
@@ -48,7 +48,7 @@ class Meter:
 
     @property
     def ended(self) -> bool:
-        """Whether the query has ended.
+        """True if the query has ended.
 
         Raises:
             StreamingQueryException: it has failed.
@@ -67,7 +67,7 @@ class Meter:
         return self._cut.rows(max((batch.after for batch in self._batches.values()), default=0))
 
     def pace(self) -> Pace:
-        """What the query did in this run, from its start up to now."""
+        """Return the pace of the query in this run, from its start up to now."""
         seconds = time.monotonic() - self._started
         for progress in self._query.recentProgress:
             self._note(progress)
@@ -89,6 +89,6 @@ class Meter:
 
 
 def _files_read(sources: list[dict[str, Any]], side: str) -> int:
-    """The files of each topic that were read when a batch began or ended; the file source's offset is the last one."""
+    """Return the number of files of each topic that were read when a batch began or ended, by Spark's offsets."""
     offsets = [source[side] for source in sources]
     return min(0 if offset is None else offset["logOffset"] + 1 for offset in offsets)

@@ -1,4 +1,4 @@
-"""What the demo shows: a progress bar while it runs, then a table, the answer and the lesson."""
+"""The report of the demo: a progress bar while it runs, then a table, the answer and the lesson."""
 
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -15,12 +15,12 @@ from millpond.masking import masked
 
 @dataclass(frozen=True)
 class Summary:
-    """What came out of a run of the demo.
+    """The summary of a run of the demo.
 
     Attributes:
-        options: what was asked for.
-        result: what the run leaves behind.
-        agreements: how the rows of each query agree with the truth.
+        options: the options.
+        result: the result of the run.
+        agreements: the agreement of each query's rows with the truth.
     """
 
     options: job.Options
@@ -29,7 +29,7 @@ class Summary:
 
     @property
     def right(self) -> bool:
-        """Whether every row is right."""
+        """True if every row is right."""
         return all(agreement.complete for agreement in self.agreements.values())
 
     def to_dict(self) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def check_java() -> None:
 
 
 def java_release(said: str) -> int:
-    """The major release in what ``java -version`` says; 0 if there is none. Java 8, which calls itself 1.8, is 1."""
+    """Return the major release in the output of ``java -version``; 0 if there is none; 1 for Java 8, which says 1.8."""
     _, _, rest = said.partition('version "')
     digits = rest.split(".")[0].split('"')[0].split("-")[0]
     return int(digits) if digits.isdigit() else 0

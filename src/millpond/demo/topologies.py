@@ -1,4 +1,4 @@
-"""What the demo does with its streams, in the DSL. It knows nothing of Spark except its columns.
+"""The topologies of the demo, in the DSL. They know nothing of Spark except its columns.
 
 Values are structs, and functions take the columns of many records at once, so nobody makes a Python object of a flight.
 """
@@ -41,7 +41,7 @@ def flights_weather() -> Topology:
 
 
 def carrier_counts() -> Topology:
-    """How many flights of each carrier have arrived; the timestamp is that of the latest departure among them."""
+    """Count the flights of each carrier that have arrived; the timestamp is that of the latest departure among them."""
     builder = StreamsBuilder()
     flights = builder.stream("flights", FLIGHTS)
     counts = (
@@ -52,7 +52,7 @@ def carrier_counts() -> Topology:
 
 
 def with_weather(flights: Any, weather: Any) -> Any:
-    """The flights, each with what was observed; None for everything if the table has no observation as of that time."""
+    """Return the flights, each with its observation; with None for everything if the table has none as of that time."""
     columns = dict.fromkeys(field.name for field in flights.type)
     return pc.make_struct(
         *(pc.struct_field(flights, name) for name in columns),

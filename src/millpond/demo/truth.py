@@ -1,6 +1,6 @@
-"""What the demo must find, computed another way: pandas' as-of join over the package's own files.
+"""The results that the demo must find, computed another way: pandas' as-of join over the package's own files.
 
-Shares nothing with the job but the data's package and, for the lesson, the order in which the flights arrive.
+It shares nothing with the job but the data's package and, for the lesson, the order in which the flights arrive.
 """
 
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ KEY = ["sched_dep_ms", "carrier", "flight", "origin", "dest"]
 
 @dataclass(frozen=True)
 class Lesson:
-    """What an unversioned table, which knows only the latest observation, would have given the flights."""
+    """The errors of an unversioned table, which would know only the latest observation, for the flights."""
 
     wrong_hour: float
     """The share of flights joined with an observation other than that of their departure."""
@@ -28,7 +28,7 @@ class Lesson:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How a query's rows agree with the truth."""
+    """The agreement of a query's rows with the truth."""
 
     expected: int
     equal: int
@@ -37,7 +37,7 @@ class Agreement:
 
     @property
     def complete(self) -> bool:
-        """Whether each expected row is there once, and nothing else."""
+        """True if each expected row is there once, and nothing else."""
         return self.equal == self.expected and self.surplus == 0
 
 

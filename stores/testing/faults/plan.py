@@ -32,7 +32,7 @@ DEATH_STATUS: Final = 77
 
 
 class Fault(StrEnum):
-    """What can happen at a step."""
+    """A fault that can happen at a step."""
 
     ERROR = "error"
     """It fails, and nothing was done but perhaps a part of it."""
@@ -55,7 +55,7 @@ class Fault(StrEnum):
 
 
 class Step(StrEnum):
-    """Where something can happen."""
+    """A step at which a fault can happen."""
 
     BACKEND_OPEN = "open the backend"
     BACKEND_GET = "get"
@@ -199,7 +199,7 @@ class FaultPlan:
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """Nothing happens inside: for what a test does to look at the outcome."""
+        """Let nothing happen inside: for a test that looks at the outcome."""
         before, self._quiet = self._quiet, True
         try:
             yield
@@ -211,7 +211,7 @@ class FaultPlan:
         return f"{step.value!r} number {self.steps[step]} fails on demand, {outcome}"
 
     def describe(self) -> str:
-        """What has happened, and how to make it happen again."""
+        """Return a line about the faults so far, and how to repeat them."""
         last = ", ".join(f"{fault} at {step.value!r}" for step, fault in self.met[-5:])
         return (
             f"faults: {len(self.met)} in {self.steps.total()} steps{last and ', the last of them ' + last}"

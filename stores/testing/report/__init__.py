@@ -1,1 +1,1 @@
-"""What is not of the contract, measured: speed beside that of memory, growth, space, handles and syncs."""
+"""Measures of a backend beyond the contract: speed beside that of memory, growth, space, handles and syncs."""

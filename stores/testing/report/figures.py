@@ -42,17 +42,17 @@ _SYNCED: Final = 20
 
 @dataclass(frozen=True)
 class Figures:
-    """What was measured of a backend.
+    """The measures of a backend.
 
     Attributes:
         backend: its name.
-        writes_per_s: writes of one change a second.
-        rows_per_s: changes a second in writes of 1,000.
-        gets_per_s: reads of one key a second, among 2,000 entries.
+        writes_per_s: writes of one change, per second.
+        rows_per_s: changes per second, in writes of 1,000.
+        gets_per_s: reads of one key per second, among 2,000 entries.
         gets_among_many_per_s: the same among 40,000.
-        scanned_per_s: entries a second of a scan of all.
-        syncs_a_write, syncs_a_flush: how often something is brought to the disk; None where the system does not show.
-        changes: how many changes were then written over the same 40,000 keys.
+        scanned_per_s: entries per second in a scan of all.
+        syncs_a_write, syncs_a_flush: syncs to the disk by each; None where the system does not show them.
+        changes: the number of changes then written over the same 40,000 keys.
         memory_before, memory_after: bytes of memory of the process, after a tenth of these changes and after all; None
             where the system does not tell.
         content: bytes of the keys and values.
@@ -179,7 +179,7 @@ def _rate(call: Callable[[_Given], object], given: Sequence[_Given], *, seconds:
 
 
 class _Growth:
-    """What grows while the same rows are written over and over."""
+    """The growth while the same rows are written over and over."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -1,8 +1,8 @@
-"""What would be left of a directory if its process were killed now, and what if the power were lost.
+"""The content of a directory after a kill of its process, or after a loss of power.
 
-A kill leaves the files as they are. A loss of power leaves of each file what it held when it was last synced. Of names
-it leaves those that are there now, or those that were there when the directory, or the file itself under that name, was
-last synced: a file system may write either first.
+A kill leaves the files as they are. A loss of power leaves each file as it was when it was last synced. It leaves the
+names that are there now, or the names that were there when the directory, or the file itself under that name, was last
+synced: a file system may write either first.
 """
 
 import os
@@ -38,11 +38,11 @@ class Disk:
             self._due.add(path)
 
     def copy(self, target: Path) -> None:
-        """What a kill would leave."""
+        """Copy what a kill would leave."""
         copytree(self._root, target, copy_function=_copy_file, ignore=ignore_patterns("*.sock"))
 
     def after_power_cut(self, target: Path, *, names_of_now: bool) -> None:
-        """What a loss of power would leave, with the names of now or with those that are safe."""
+        """Write what a loss of power would leave, with the names of now or with those that are safe."""
         self._settle()
         now = {path: path.stat().st_ino for path in self._all() if path.is_file()}
         for directory in [self._root, *(path for path in self._all() if path.is_dir())]:
@@ -56,13 +56,13 @@ class Disk:
         return sorted(self._root.glob("**/*"))
 
     def _settle(self) -> None:
-        """What was written by a descriptor that syncs is safe once the next call comes."""
+        """Keep the files that were written by a descriptor that syncs: they are safe once the next call comes."""
         for path in self._due:
             self._keep(path)
         self._due.clear()
 
     def _keep(self, path: Path) -> None:
-        """A file, or a directory, is safe as it is now."""
+        """Note that a file, or a directory, is safe as it is now."""
         if not path.is_relative_to(self._root) or not path.exists():
             return
         if path.is_dir():
@@ -84,7 +84,7 @@ class Disk:
 
 
 def _copy_file(source: str, target: str) -> None:
-    """A file that is renamed or deleted meanwhile is not there."""
+    """Copy a file, unless it was renamed or deleted meanwhile."""
     try:
         Path(target).write_bytes(Path(source).read_bytes())
     except FileNotFoundError:

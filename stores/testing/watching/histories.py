@@ -69,7 +69,7 @@ HISTORIES: Final[Mapping[str, Callable[[], list[Step]]]] = {"written": written, 
 
 
 def contents(steps: Sequence[Step]) -> list[Content]:
-    """What a backend holds after none, one, two ... of the changes among ``steps``."""
+    """Return the contents of a backend after none, one, two ... of the changes among ``steps``."""
     found: list[Content] = [{}]
     for step in steps:
         if step.result is not None:

@@ -19,14 +19,14 @@ _PICKED: Final = (2, 3, 8, 64, 512)
 
 
 class Loss(StrEnum):
-    """What ends the process."""
+    """The end of a process."""
 
     KILL = "a kill"
     POWER = "a loss of power"
 
 
 class Moment(StrEnum):
-    """What the work marks."""
+    """A mark of the work."""
 
     BEGUN = "begun"
     """A change is about to be made."""
@@ -37,13 +37,13 @@ class Moment(StrEnum):
 
 @dataclass(frozen=True)
 class Image:
-    """What is left of a directory.
+    """An image of a directory that a process left.
 
     Attributes:
-        place: where the copy is.
-        loss: what has ended the process.
-        least, most: of how many of the changes, from the first on, the copy shows the result.
-        when: when that was, in words.
+        place: the path of the copy.
+        loss: the end of the process.
+        least, most: the bounds of the number of changes, from the first on, whose result the copy shows.
+        when: the time of the end, in words.
     """
 
     place: str

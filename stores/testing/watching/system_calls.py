@@ -79,7 +79,7 @@ class Announced(NamedTuple):
         return self.arguments[2 if self.name == "copy_file_range" else 0]
 
     def path(self) -> Path | None:
-        """The file that it changes or syncs; None if it names none by a descriptor or an address, or has gone."""
+        """Return the file that it changes or syncs; None if no descriptor or address names one, or it has gone."""
         with suppress(OSError):
             if self.name == "msync":
                 return self._mapped(self.arguments[0])

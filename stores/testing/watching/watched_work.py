@@ -1,6 +1,6 @@
-"""Work in a process that is watched: whoever watches sees each of its calls of the system before it is done.
+"""Work in a process that is watched: a watcher sees each of its calls of the system before it is done.
 
-Rule of this module: it knows neither backends nor what is looked for.
+Rule of this module: it knows neither backends nor the watcher's purpose.
 """
 
 import os
@@ -29,11 +29,11 @@ class Watcher(ABC):
 
     @abstractmethod
     def called(self, call: Announced) -> None:
-        """A call that is not done yet."""
+        """Look at a call that is not done yet."""
 
     @abstractmethod
     def marked(self, text: str) -> None:
-        """The work has come to a mark."""
+        """Note that the work has come to a mark."""
 
 
 def watch(work: Callable[[Mark], None], watcher: Watcher) -> None:

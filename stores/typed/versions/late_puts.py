@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class LatePuts(StrEnum):
-    """What a versioned store does with a version that is older than its grace period.
+    """The treatment of a version that is older than a versioned store's grace period.
 
     A version is valid until the next one of its key that the store knows. A delete is known as long as the history
     goes back: of a key that was deleted before, the store knows nothing.

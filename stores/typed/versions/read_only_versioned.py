@@ -120,17 +120,17 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
 
     @property
     def history_retention(self) -> int:
-        """How far back from the observed stream time versions are kept to be read, in milliseconds."""
+        """The time, in milliseconds, for which versions are kept to be read, back from the observed stream time."""
         return self._retention
 
     @property
     def grace(self) -> int:
-        """How much older than the observed stream time a put may be, in milliseconds."""
+        """The time, in milliseconds, by which a put may be older than the observed stream time."""
         return self._grace
 
     @property
     def late_puts(self) -> LatePuts:
-        """What becomes of puts that are older than that."""
+        """The treatment of puts that are older than the grace."""
         return self._late_puts
 
     @property
@@ -179,7 +179,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         return self._decoded_latest(self._present(found))
 
     def _present(self, found: list[bytes | None]) -> list[bytes | None]:
-        """What was read, with None for what has expired."""
+        """Return what was read, with None for versions that have expired."""
         if not self._horizon.expires:
             return found
         return [None if data is None or self._gone(unpack_time(data)) else data for data in found]
@@ -249,7 +249,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         return [self._first(row, newest[row], first, last) for row, first, last in bounds]
 
     def walk_back(self, latest: bytes) -> VersionWalk:
-        """A walk back through the older versions of the key whose latest lies at that row; ends with the next put."""
+        """Return a walk back through the older versions of the key with that latest row; the next put ends it."""
         return VersionWalk(self._last_row, self._scan_rows, latest, self._recent)
 
     @property
@@ -352,7 +352,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
             raise ValueError(f"it is newer than the observed stream time {self._observed.time}")
 
     def _prepare_to_write(self, expired: Expired) -> None:
-        """What the writing half needs from the beginning."""
+        """Prepare what the writing half needs from the beginning."""
 
     def _gone(self, since: int, as_of: int | None = None) -> bool:
         """Return whether a version that was the last until then has expired, now or as of a time."""
@@ -403,7 +403,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         return self._latest_value_and_timestamp(newest) if unpack_time(newest) <= last else None
 
     def _next_time(self, row: bytes, latest: bytes, since: int) -> int:
-        """When the version after ``row`` begins; the latest, which is at ``latest``, does so at ``since``."""
+        """Return the time at which the version after ``row`` begins; ``since`` is that of the latest, at ``latest``."""
         for following, _ in self._scan_rows(row + JUST_ABOVE, latest):
             return last_time(following)
         return since
@@ -521,7 +521,7 @@ def _check_tombstone(data: bytes) -> None:
 
 
 def _none_if_tombstone(data: bytes) -> bytes | None:
-    """None, for a latest version that is not live."""
+    """Return None for a latest version that is not live."""
     _check_tombstone(data)
     return None
 

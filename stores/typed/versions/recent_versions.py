@@ -18,7 +18,7 @@ _NOTHING: Final = (b"", TOMBSTONE)
 
 
 class _Known:
-    """What is known of one key: many versions may come in order and many out of it, and none moves the others.
+    """The known versions of one key: many may come in order and many out of it, and none moves the others.
 
     Args:
         entries: the first versions that became older ones.
@@ -127,7 +127,7 @@ class RecentVersions:
         return known.entries() if len(known) <= most else None
 
     def _known(self, row: bytes) -> _Known | None:
-        """What is known of the key, once all has been noted."""
+        """Return the known versions of the key, once all have been noted."""
         waiting, self._later = self._later, []
         for note in waiting:
             note(self)

@@ -28,7 +28,7 @@ class SupersededIndex:
 
     Attributes:
         bucket: the width of the buckets.
-        first: the end of the first bucket that has a row; whoever writes rows by other means moves it.
+        first: the end of the first bucket that has a row; code that writes rows by other means moves it.
     """
 
     def __init__(self, transaction: Transaction, bucket: int) -> None:

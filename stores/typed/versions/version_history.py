@@ -1,4 +1,4 @@
-"""What puts and the passing of time do to the rows of a versioned store.
+"""The changes that puts and the passing of time make to the rows of a versioned store.
 
 Rule of this module: it knows rows and times, not the users' keys and values. It keeps two things true: wherever a key
 has older versions, its latest says so; and a key with a version that can be removed one day is in the index
@@ -53,7 +53,7 @@ class VersionHistory:
         self._begins: dict[bytes, bytes] = {}
 
     def latest(self, rows: Iterable[bytes]) -> dict[bytes, bytes | None]:
-        """What lies at the rows of latest versions."""
+        """Return the values at the rows of latest versions."""
         wanted = list(dict.fromkeys(rows))
         return dict(zip(wanted, self._transaction.get_many(wanted), strict=True))
 

@@ -90,7 +90,7 @@ class VersionPuts:
         return late
 
     def _calm(self, start: int, reached: Integers, late: Booleans) -> int:
-        """How many versions from ``start`` on can be put before something may expire, or one is put that is late."""
+        """Return the number of versions from ``start`` on before something may expire, or a late one is put."""
         index, times, reached = self._store.rows.index, self._times[start:], reached[start:]
         if max(abs(int(reached[-1])), abs(int(times.min()))) > _FAR:
             return 0
@@ -133,7 +133,7 @@ class VersionPuts:
         self._store.observe(int(reached[-1]))
 
     def _latest(self, stems: Array) -> Array:
-        """What lies at the rows of the latest versions of keys."""
+        """Return the values at the rows of the latest versions of keys."""
         latest = get_column(self._store.transaction, latest_rows(stems))
         short = pc.less_equal(pc.binary_length(latest), HEAD_SIZE)
         if pc.any(short).as_py():

@@ -28,7 +28,7 @@ _NOTHING: Final = b""
 
 
 def stems_of(keys: Array) -> Array:
-    """What the rows of keys begin with, given their bytes: all but what ends the key, and the time."""
+    """Return the beginnings of the rows of keys, given their bytes: all but the end of the key, and the time."""
     return pc.binary_join_element_wise(DATA, escaped_column(keys), _NOTHING)
 
 
@@ -38,7 +38,7 @@ def keys_of(stems: Array) -> Array:
 
 
 def latest_rows(stems: Array) -> Array:
-    """Where the latest versions lie of the keys whose rows begin with ``stems``."""
+    """Return the rows of the latest versions of the keys whose rows begin with ``stems``."""
     return pc.binary_join_element_wise(stems, LATEST_END, _NOTHING)
 
 

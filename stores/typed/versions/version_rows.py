@@ -11,7 +11,7 @@ The layout; a tombstone is a version like any other::
 range in the order of time, since the end of the latest's key is above any time.
 
 In durable files and in the format ``PLAIN``, each version lies as the older ones do here. That is a *plain* row below,
-and the functions of this module lead from one form to the other. Whoever removes a latest version and leaves no other
+and the functions of this module lead from one form to the other. The removal of a latest version that leaves no other
 in its place also deletes the plain row of its time, because a deletion does not tell the time that durable files need.
 """
 
@@ -52,7 +52,7 @@ Entry: TypeAlias = tuple[bytes, bytes]
 
 
 class Rows(Protocol):
-    """Where rows are read: a backend, or a transaction."""
+    """A place from which rows are read: a backend, or a transaction."""
 
     def get(self, key: bytes) -> bytes | None: ...
 
@@ -60,17 +60,17 @@ class Rows(Protocol):
 
 
 def latest_row_of(encoded_key: bytes) -> bytes:
-    """Where the latest version of the key lies that ``terminated`` turned into ``encoded_key``."""
+    """Return the row of the latest version of the key that ``terminated`` turned into ``encoded_key``."""
     return DATA + encoded_key[:-_END_SIZE] + LATEST_END
 
 
 def history_prefix(latest: bytes) -> bytes:
-    """What the rows of older versions begin with, where the latest lies at ``latest``."""
+    """Return the prefix of the rows of older versions, where the latest is at ``latest``."""
     return latest[:-_END_SIZE] + TERMINATOR
 
 
 def is_latest_row(row: bytes) -> bool:
-    """Whether a data row is that of a latest version; those of older versions have their terminator before the time."""
+    """Return whether a data row is a latest version; rows of older versions have their terminator before the time."""
     return row[_PLAIN_END] != TERMINATOR and row[-_END_SIZE:] == LATEST_END
 
 
@@ -116,7 +116,7 @@ def plain_bounds(start: bytes, stop: bytes | None) -> tuple[bytes, bytes | None]
 
 
 def _key_end(bound: bytes) -> int | None:
-    """Where the key of a data row ends, if a bound holds all of it."""
+    """Return the end of the key of a data row, if a bound holds all of it; else None."""
     if bound[:1] != DATA:
         return None
     match = _KEY_END.search(bound, 1)
@@ -143,7 +143,7 @@ def plain_changes(changes: Changes) -> dict[bytes, bytes | None]:
 
 
 def entries_with_latest_apart(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """The entries of a store whose versions are plain rows, all of them and in key order, as this format has them.
+    """Yield the entries of a store whose versions are plain rows, all of them and in key order, in this format.
 
     Raises:
         CorruptStoreError: a data row has no room for a key and a time.

@@ -47,7 +47,7 @@ class Replaced(NamedTuple):
 
     @property
     def rows(self) -> Array:
-        """Where they lie now."""
+        """The rows at which they lie now."""
         return pc.binary_join_element_wise(self.stems, TERMINATOR, self.starts, _NOTHING)
 
 
@@ -130,7 +130,7 @@ class VersionRun:
         )
 
     def _replaced_numbers(self) -> Integers:
-        """Which key each version is one of that has been replaced: those from before the run, then those of it."""
+        """Return the numbers of the keys of replaced versions: first of those before the run, then of its own."""
         return np.concatenate([self._known.nonzero()[0], self._numbers[~self._last]])
 
     def _latest(self) -> Array:

@@ -36,7 +36,7 @@ _SHORTEST_BUCKET = 1000
 
 
 class Straggler(Protocol):
-    """Who looks up versions as of times that may be over before it does."""
+    """A reader that looks up versions as of times that may be over before it does."""
 
     @property
     def earliest(self) -> int | None:
@@ -61,15 +61,15 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
     VersionedRecord(value='2.90', timestamp=20, valid_to=50)
 
     Attributes:
-        stragglers: those who look up before versions are forgotten, if whoever moves the observed stream time calls
-            ``catch_up`` before.
+        stragglers: the readers that look up before versions are forgotten; code that moves the observed stream time
+            calls their ``catch_up`` before.
     """
 
     stragglers: list[Straggler]
 
     @property
     def transaction(self) -> Transaction:
-        """Where the store reads and writes."""
+        """The transaction in which the store reads and writes."""
         return self._transaction
 
     @property
@@ -79,7 +79,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
 
     @property
     def expiry(self) -> Expiry | None:
-        """What its time to live does; None if no version has ever had one."""
+        """The expiry of its versions; None if no version has ever had a time to live."""
         return self._expiry
 
     @property
@@ -267,7 +267,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         return time >= observed - self._grace and time >= self._begin
 
     def _begin_at(self, time: int) -> int:
-        """Where the history begins once something of ``time`` was put, or that was observed."""
+        """Return the time at which the history begins once a version of ``time`` was put, or that was observed."""
         observed = self._observed.time
         begin = (time if observed is None else max(time, observed)) - self._retention
         return begin if self._begin is None else max(begin, self._begin)
@@ -302,7 +302,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
 
 
 def _told(valid_to: int | None) -> int:
-    """What ``put`` returns for a version with this end."""
+    """Return the result of ``put`` for a version with this end."""
     if valid_to is None:
         return VALID_TO_UNDEFINED
     return 0 if valid_to == VALID_TO_UNDEFINED else valid_to

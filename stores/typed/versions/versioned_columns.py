@@ -142,7 +142,7 @@ class VersionedColumns:
         return values, pa.array(since[places], mask=~values.is_valid().to_numpy(zero_copy_only=False))
 
     def _present(self, values: Array, since: Array, timestamps: Integers) -> tuple[Array, Array]:
-        """What has not expired as of each time."""
+        """Return the values that have not expired as of each time, and the times since when they are valid."""
         expiry, observed = self._store.expiry, self._store.observed_stream_time
         if expiry is None or observed is None:
             return values, since
@@ -158,9 +158,9 @@ class VersionedColumns:
         return np.zeros(len(timestamps), np.bool_) if horizon is None else timestamps < horizon
 
     def _older(self, rows: Sequence[bytes], numbers: Integers, timestamps: Integers) -> tuple[list[Entry], Integers]:
-        """The versions that were valid before the latest, and for each look-up its place among them; -1 for none.
+        """Return the versions that were valid before the latest, and the place of each look-up among them; -1 for none.
 
-        Each is behind bytes that end with the time from which it was valid.
+        Each comes behind bytes that end with the time from which it was valid.
         """
         newest_first = np.lexsort((-1 - timestamps, numbers))
         numbers, timestamps = numbers[newest_first], timestamps[newest_first]
@@ -213,11 +213,11 @@ class VersionedColumns:
         return self._values.read(pc.if_else(live, pc.binary_slice(versions, 1, TO_THE_END), None))
 
     def _latest(self, rows: Array) -> Array:
-        """What lies at the rows of latest versions."""
+        """Return the values at the rows of latest versions."""
         return get_column(self._store.transaction, rows)
 
     def _stems(self, keys: Array) -> Array:
-        """What the rows of keys begin with."""
+        """Return the beginnings of the rows of keys."""
         return stems_of(self._keys.write(keys))
 
 

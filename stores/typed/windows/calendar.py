@@ -54,7 +54,7 @@ class Weekday(StrEnum):
 
 
 class CalendarUnit(Enum):
-    """What a window of the calendar is; the value is how a user writes it."""
+    """The unit of windows of the calendar; the value is how a user writes it."""
 
     DAY = "1 day"
     WEEK = "1 week"
@@ -64,17 +64,17 @@ class CalendarUnit(Enum):
 
     @property
     def days(self) -> int:
-        """How many days it has at most."""
+        """The number of days that it has at most."""
         return _DAYS[self]
 
     @property
     def is_even(self) -> bool:
-        """Whether it always has as many days."""
+        """True if all windows have the same number of days."""
         return self in (CalendarUnit.DAY, CalendarUnit.WEEK)
 
     @property
     def months(self) -> int:
-        """How many months it has; 0 if it has days."""
+        """The number of its months; 0 if it has days."""
         return _MONTHS.get(self, 0)
 
 
@@ -135,7 +135,7 @@ class Calendar(Grid):
         return (self.unit.days * _DAY + _put_back(self.zone, self.unit.days)) // self.scale
 
     def _found_end(self, start: int) -> int:
-        """What ``end`` finds, without looking it up."""
+        """Return the result of ``end``, computed."""
         moved, eras = _within(start * self.scale)
         begins, end = self._first_day(_date_at(moved, self._tz)), moved
         while end <= moved:
@@ -144,7 +144,7 @@ class Calendar(Grid):
         return (end + eras) // self.scale
 
     def _found(self, time: int) -> int:
-        """What ``last`` finds, without looking it up."""
+        """Return the result of ``last``, computed."""
         moved, eras = _within(time * self.scale)
         begins = self._first_day(_date_at(moved, self._tz))
         while (following := _begin_of(self._following(begins), self._tz)) <= moved:
@@ -171,7 +171,7 @@ class Calendar(Grid):
 
     @property
     def terms(self) -> dict[str, Any]:
-        """What stores keep of it, by the names that a user writes."""
+        """The terms that stores keep of it, by the names that a user writes."""
         size = self.unit.days * _DAY // self.scale if self.unit.is_even else self.unit.value
         found: dict[str, Any] = {"size": size, "advance": size}
         if self.zone is not None:
@@ -182,7 +182,7 @@ class Calendar(Grid):
 
     @property
     def text(self) -> str:
-        """What it is, in one line."""
+        """The calendar in one line."""
         weeks = f"from {self.week_start}" if self.unit is CalendarUnit.WEEK else None
         return " ".join(filter(None, (self.unit.value, weeks, self.zone and f"of {self.zone}")))
 
@@ -195,13 +195,13 @@ _CUMULATIVE: Final = ("CumulativeWindows", "_CumulativeWindows")
 
 
 def grid_of(terms: Mapping[str, Any]) -> Grid | None:
-    """Where windows of time begin and end, by what a store keeps of them; None if it does not say.
+    """Return the grid of windows of time, by the terms that a store keeps; None if they do not tell it.
 
     Args:
-        terms: by name.
+        terms: the terms, by name.
 
     Raises:
-        CorruptStoreError: there are no windows of which it says that.
+        CorruptStoreError: no windows have such terms.
     """
     if terms.get("windows") in _CUMULATIVE and "step" in terms:
         return CumulativeGrid(terms["size"], terms["step"], terms["offset"])
@@ -258,7 +258,7 @@ def end_of(calendar: Calendar, start: int) -> int:
 
 @lru_cache(maxsize=1 << 12)
 def _begin_of(day: date, zone: tzinfo) -> int:
-    """When a clock first shows a day, or where it never does, a later one, in microseconds."""
+    """Return the time at which a clock first shows a day, or, if it never does, a later one, in microseconds."""
     midnight = datetime.combine(day, time(), zone)
     begin = (midnight - _EPOCH) // _MICROSECOND
     if _date_at(begin - 1, zone) < day and (_EPOCH + begin * _MICROSECOND).astimezone(zone).time() == time():

@@ -27,14 +27,14 @@ NEVER: Final = -(2**62)
 
 
 class Puts(NamedTuple):
-    """What a store keeps, column by column.
+    """The puts that a store keeps, column by column.
 
     Attributes:
-        keys: of each, the position of its key among those that were asked for.
+        keys: the position of each one's key among the keys that were asked for.
         times: their times.
         values: their values.
-        data: the bytes of these.
-        rows: where they are.
+        data: the bytes of the values.
+        rows: their rows.
     """
 
     keys: Times
@@ -57,11 +57,11 @@ class DuplicateColumns(SegmentColumns):
         self._number = store.number_puts
 
     def between(self, keys: Any, earliest: Times, latest: Times) -> Puts:
-        """What is kept of some keys, each within bounds of its own, both included.
+        """Return the puts of some keys, each within bounds of its own, both included.
 
         Args:
-            keys: in ascending order, as the key serde writes them; one may come again with later bounds.
-            earliest, latest: as many times.
+            keys: the keys in ascending order, as the key serde writes them; one may come again with later bounds.
+            earliest, latest: the bounds, as many as keys.
 
         Returns:
             The puts of a key in the order of time, then of putting.
@@ -122,7 +122,7 @@ class DuplicateColumns(SegmentColumns):
 
 
 def _ranges(start: int, encoded: Any, earliest: Times, latest: Times) -> list[Range]:
-    """Where the rows of terminated keys lie in the segment that begins at ``start``, between bounds both included."""
+    """Return the ranges of terminated keys in the segment that begins at ``start``, between bounds both included."""
     segment: Any = pa.scalar(DATA + pack_time(start), pa.binary())
     lows = pc.binary_join_element_wise(segment, encoded, pack_times(earliest), b"")
     highs = pc.binary_join_element_wise(segment, encoded, pack_times(latest), ABOVE_TIME, b"")

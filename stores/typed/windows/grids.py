@@ -1,8 +1,8 @@
-"""Where windows of time begin and end.
+"""Grids: the places at which windows of time begin and end.
 
-Rule of this module: a window's key has one time alone, its place, and whoever needs its end asks the grid. Its place is
-its start, but where several windows start together, they are placed by where they end. Times are integers of one unit;
-whole columns of them are placed by ``millpond.processors.options.placing``.
+Rule of this module: a window's key has a single time, its place, and the grid tells its end. Its place is its start,
+but where several windows start together, they are placed by their ends. Times are integers of one unit; whole columns
+of them are placed by ``millpond.processors.options.placing``.
 """
 
 from abc import ABC, abstractmethod
@@ -13,7 +13,7 @@ from millpond.stores.encoding.times import TimeUnit
 
 
 class Grid(ABC):
-    """Where windows begin and end."""
+    """A grid of windows, which knows where they begin and end."""
 
     def begin(self, place: int) -> int:
         """Return the start of the window with a place; of a start, that itself."""

@@ -58,17 +58,17 @@ class Segments:
 
     @property
     def transaction(self) -> Transaction:
-        """Where the rows are read and written."""
+        """The transaction in which the rows are read and written."""
         return self._transaction
 
     @property
     def retention(self) -> int:
-        """How long rows stay, in milliseconds."""
+        """The time for which rows stay, in milliseconds."""
         return self._retention
 
     @property
     def interval(self) -> int:
-        """How long a segment is, in milliseconds."""
+        """The length of a segment, in milliseconds."""
         return self._interval
 
     def start(self, time: int) -> int:
@@ -126,7 +126,7 @@ class Segments:
         return DATA + pack_time(start) + encoded_key + pack_time(time)
 
     def rows_of_key(self, encoded_key: bytes, earliest: int, latest: int, *, reverse: bool) -> Entries:
-        """The rows of one key with ``earliest <= time <= latest`` that are not expired, in the order of their times."""
+        """Return the rows of one key with ``earliest <= time <= latest`` that are not expired, in the order of time."""
         earliest, latest = self._clamped(earliest, latest)
         low, high = pack_time(earliest), pack_time(latest) + ABOVE_TIME
         return self._chained(
@@ -265,14 +265,14 @@ class Segments:
 
 
 class SegmentedStore(Store[K, V]):
-    """What window and session stores have in common.
+    """The base of window and session stores.
 
     Args:
-        name: what errors call the store.
-        transaction: where it reads and writes.
-        key_serde: how its keys become bytes.
-        value_serde: how its values become bytes.
-        retention: how long entries stay, counted back from the observed stream time.
+        name: the name of the store for errors.
+        transaction: its transaction.
+        key_serde: the serde of its keys.
+        value_serde: the serde of its values.
+        retention: the time for which entries stay, counted back from the observed stream time.
     """
 
     def __init__(
@@ -290,7 +290,7 @@ class SegmentedStore(Store[K, V]):
 
     @property
     def retention(self) -> int:
-        """How long entries stay, in milliseconds."""
+        """The time for which entries stay, in milliseconds."""
         return self._retention
 
     @property

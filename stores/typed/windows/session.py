@@ -59,7 +59,7 @@ class ReadOnlySessionStore(SegmentedStore[K, V]):
     def find_sessions(
         self, key: K, earliest_end: Instant, latest_start: Instant, *, reverse: bool = False
     ) -> Scan[tuple[Windowed[K], V]]:
-        """The sessions of ``key`` that end at ``earliest_end`` or later and start at ``latest_start`` or earlier."""
+        """Return the sessions of ``key`` that end at ``earliest_end`` or later and start by ``latest_start``."""
         first, last_start = to_instant(earliest_end, "earliest_end"), to_instant(latest_start, "latest_start")
         rows = self._segments.rows_of_key(terminated(self._key_bytes(key)), first, MAX_TIME, reverse=reverse)
         return self._scans.begin(self._sessions(rows, last_start))
@@ -126,7 +126,7 @@ class ReadOnlySessionStore(SegmentedStore[K, V]):
 
 
 class WritableSessionStore(ReadOnlySessionStore[K, V], WritableStore[K, V]):
-    """What the writing halves of plain and timestamped session stores share."""
+    """The base of the writing halves of plain and timestamped session stores."""
 
     def remove(self, session: Windowed[K]) -> None:
         """Delete a session; it is no error if there is none."""

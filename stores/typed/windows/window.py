@@ -77,7 +77,7 @@ class ReadOnlyWindowStore(SegmentedStore[K, V]):
 
     @property
     def window_size(self) -> int:
-        """How long a window is, or of a calendar can be, in milliseconds."""
+        """The length of a window, or the greatest length of a calendar's, in milliseconds."""
         return self._window_size
 
     def fetch(self, key: K, window_start: Instant) -> V | None:
@@ -141,7 +141,7 @@ class ReadOnlyWindowStore(SegmentedStore[K, V]):
         *,
         reverse: bool = False,
     ) -> Scan[tuple[Windowed[K], V]]:
-        """The windows of the keys with ``start <= key < stop`` that start from ``earliest`` to ``latest``, included."""
+        """Return the windows of ``start <= key < stop`` that start from ``earliest`` to ``latest``, both included."""
         first, last = _bounds(earliest, latest)
         rows = self._segments.rows_of_keys(
             b"" if start is None else terminated(self._encode_key(start)),
@@ -156,7 +156,7 @@ class ReadOnlyWindowStore(SegmentedStore[K, V]):
     def fetch_all(
         self, earliest: Instant | None = None, latest: Instant | None = None, *, reverse: bool = False
     ) -> Scan[tuple[Windowed[K], V]]:
-        """The windows of all keys that start from ``earliest`` to ``latest``, both included; None leaves it open."""
+        """Return the windows that start from ``earliest`` to ``latest``, both included; None leaves a side open."""
         return self.fetch_keys(None, None, earliest, latest, reverse=reverse)
 
     def _check_row(self, row: bytes, data: bytes) -> None:
@@ -177,7 +177,7 @@ class ReadOnlyWindowStore(SegmentedStore[K, V]):
 
 
 class WritableWindowStore(ReadOnlyWindowStore[K, V], WritableStore[K, V]):
-    """What the writing halves of plain and timestamped window stores share."""
+    """The base of the writing halves of plain and timestamped window stores."""
 
     def observe(self, time: int) -> None:
         """Move the observed stream time to ``time``, if that is later."""

@@ -21,13 +21,13 @@ _UNREAD: Final = object()
 
 
 class WindowBatch(Generic[V]):
-    """What a store holds and what a batch puts into it. Made by ``WindowStore.begin_batch``.
+    """The content of a store and the puts of a batch. Made by ``WindowStore.begin_batch``.
 
     Keys are bytes, as the store's key serde makes them, and so are the values that are put.
 
     Args:
-        segments: the store's.
-        decode: reads a value; called once at most for each that is asked for.
+        segments: the store's segments.
+        decode: reads a value; called at most once for each value that is asked for.
     """
 
     def __init__(self, segments: Segments, decode: Any) -> None:

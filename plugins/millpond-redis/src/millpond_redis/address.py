@@ -1,4 +1,4 @@
-"""Where a server is, as a URL says it: taken apart once, so that nobody else reads URLs."""
+"""The address of a server, as a URL has it: taken apart once, so that nothing else reads URLs."""
 
 import re
 from dataclasses import dataclass, field
@@ -36,10 +36,10 @@ class Address:
 
     @classmethod
     def of(cls, url: Any) -> Self:
-        """What ``url`` says.
+        """Return the address in ``url``.
 
         Raises:
-            ValueError: it has not the ``FORM`` that messages ask for; redis-py would take many another one for the
+            ValueError: it is not of the ``FORM`` that messages ask for; redis-py would take many another form for the
                 first database of some server.
         """
         _require(isinstance(url, str))
@@ -57,12 +57,12 @@ class Address:
 
     @property
     def has_tls(self) -> bool:
-        """Whether the server has to speak TLS."""
+        """True if the server has to speak TLS."""
         return self.url.startswith("rediss://")
 
     @property
     def kind(self) -> str:
-        """How connections are made."""
+        """The kind of its connections, in words."""
         if self.has_tls:
             return f"with TLS from clients {'without a' if self.certificate is None else 'with this'} certificate"
         return "at a socket" if self.url.startswith("unix://") else "without TLS"

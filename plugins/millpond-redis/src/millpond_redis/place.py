@@ -22,13 +22,13 @@ from millpond_redis.address import Address
 
 @dataclass(frozen=True)
 class Record:
-    """What a directory knows of its store.
+    """The record of its store that a directory keeps.
 
     Attributes:
-        store: its name on the server, another one for each new directory.
+        store: the store's name on the server, another one for each new directory.
         server: the server's host and port, or its socket.
         database: the number of the server's database.
-        flushed: how many writes the server had at the last flush.
+        flushed: the number of writes that the server had at the last flush.
     """
 
     store: str
@@ -38,7 +38,7 @@ class Record:
 
     @classmethod
     def new(cls, address: Address) -> Self:
-        """That of a new store at ``address``."""
+        """Return the record of a new store at ``address``."""
         return cls(str(uuid4()), address.server, address.database)
 
     def is_at(self, address: Address) -> bool:
@@ -106,11 +106,11 @@ class Place:
 
 
 def record_of(directory: Path) -> Record | None:
-    """What a directory knows of its store; None if it is of none.
+    """Return the record in a directory; None if it has none.
 
     Raises:
         CorruptStoreError: ``store.json`` is damaged.
-        BackendError: it cannot be read.
+        BackendError: the record cannot be read.
     """
     file = _file(directory)
     with _used(file):

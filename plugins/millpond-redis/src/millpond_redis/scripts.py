@@ -1,8 +1,8 @@
-"""What the server does for a store, in Lua: each call is one script, so it is atomic and proves itself.
+"""The scripts that the server runs for a store, in Lua: each call is one script, so it is atomic and proves itself.
 
 Rule of this module: ``KEYS`` are a store's state, order and rows. A call's first arguments are its token and the number
-of writes that it has seen; ``FENCED`` says that somebody else has opened the store, ``LOST`` that it is not what was
-written: the number of writes is another one, or ``order`` or ``rows`` have not as many entries as ``state`` says.
+of writes that it has seen; ``FENCED`` says that another process has opened the store, ``LOST`` that it is not what was
+written: the number of writes is another, or ``order`` or ``rows`` have not as many entries as ``state`` says.
 """
 
 from typing import Final

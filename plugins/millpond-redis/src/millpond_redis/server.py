@@ -68,7 +68,7 @@ class translate_errors(ErrorTranslator):
         return BackendError(f"{self.where} failed: {told}")
 
     def _not_reached(self, why: BaseException | None, told: str) -> StoreError:
-        """What becomes of an error with which no answer came: some of them last until somebody changes something."""
+        """Return the error for a call without an answer: some causes last until somebody changes something."""
         if isinstance(why, ssl.SSLCertVerificationError):
             what_to_do = "name the file of its certificate in SSL_CERT_FILE, or correct the host in the URL"
             return BackendError(f"{self.where} has a certificate that is not trusted ({told}); {what_to_do}")
@@ -87,7 +87,7 @@ class translate_errors(ErrorTranslator):
 
 
 def _told(error: redis.RedisError) -> str:
-    """What the server said, without the rows of a call, which redis-py puts before that."""
+    """Return the server's message, without the rows of a call, which redis-py puts before it."""
     text = quoted(error)
     return text.partition(" of pipeline caused error: ")[2] or text
 
@@ -115,7 +115,7 @@ def connected(address: Address, timeout: float, database: int | None = None) -> 
 
 
 def _usable(certificate: str) -> str:
-    """The path of a certificate, once it is known to be one: later, whatever is wrong with it looks like the server."""
+    """Return the path of a certificate, once it can be used: later, any fault of it would look like the server's."""
     try:
         # A password that is wrong rather than none, or else the terminal would be asked for that of an encrypted key.
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate, password="")

@@ -62,11 +62,11 @@ class Store:
 
     @property
     def errors(self) -> translate_errors:
-        """What turns redis-py's exceptions into Millpond's."""
+        """The translation of redis-py's exceptions into Millpond's."""
         return self._errors
 
     def read(self, script: str, *arguments: object) -> Any:
-        """What a script gives that changes nothing; asked again once if the connection has broken meanwhile."""
+        """Return the result of a script that changes nothing; run it once more if the connection has broken."""
         with self._errors:
             try:
                 return self._call(script, arguments)

@@ -186,5 +186,5 @@ def _options(reverse: bool) -> ScanOptions:
 
 @lru_cache(maxsize=1)
 def _cache(size: int, process: int) -> Any:
-    """The cache of all stores of a process, which outlives them; that of a process before a fork is not used in it."""
+    """Return the cache of all stores of a process, which outlives them; a fork does not use its parent's."""
     return DbCache.new_moka_cache(MokaCacheOptions(max_capacity=size, time_to_live=None, time_to_idle=None))

@@ -37,12 +37,12 @@ _REFUSED: Final = re.compile(
 
 @dataclass(frozen=True)
 class Bucket:
-    """Where stores are.
+    """The place of stores.
 
     Args:
         url: the bucket and a prefix.
         endpoint: the URL of a service other than Amazon's, or None.
-        region: the bucket's, or None for what the environment says.
+        region: the bucket's region, or None for the environment's.
     """
 
     url: str
@@ -61,7 +61,7 @@ class Bucket:
         return builder.build()
 
     def path_of(self, store: str) -> str:
-        """Where a store is in the bucket."""
+        """Return the path of a store in the bucket."""
         return f"{urlsplit(self.url).path.strip('/')}/{store}".lstrip("/")
 
 

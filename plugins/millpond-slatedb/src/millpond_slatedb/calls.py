@@ -23,7 +23,7 @@ class TimedOut(Exception):
 
 
 class _Promise(Future[Any]):
-    """What a coroutine waits for; once it is kept, its call can go on."""
+    """A promise that a coroutine waits for; once it is kept, its call can go on."""
 
     def __init__(self, kept: Callable[[], object]) -> None:
         super().__init__()
@@ -154,10 +154,10 @@ class Calls:
                 call.abandon()
 
     def change(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The answer of a call that changes something. One that was not answered in time ends before the next begins.
+        """Return the answer of a call that changes something. A call that timed out ends before the next begins.
 
         Raises:
-            TimedOut: there is none in time.
+            TimedOut: there is no answer in time.
         """
         call = _Call(coroutine, self._loop)
         try:

@@ -20,12 +20,12 @@ from millpond.stores.backend.own_files import no_link
 
 @dataclass(frozen=True)
 class Record:
-    """What a directory knows of its store.
+    """The record of its store that a directory keeps.
 
     Attributes:
-        store: its name below the URL, another one for each new directory.
+        store: the store's name below the URL, another one for each new directory.
         url: the bucket and the prefix.
-        made: whether it has been opened once, so that it has to be there.
+        made: whether the store has been opened once, so that it has to be there.
         flushed: the number of SlateDB's last change that was flushed.
     """
 
@@ -94,11 +94,11 @@ class Place:
 
 
 def record_of(directory: Path) -> Record | None:
-    """What a directory knows of its store; None if it is of none.
+    """Return the record in a directory; None if it has none.
 
     Raises:
         CorruptStoreError: ``store.json`` is damaged.
-        BackendError: it cannot be read.
+        BackendError: the record cannot be read.
     """
     file = _file(directory)
     with _used(file):

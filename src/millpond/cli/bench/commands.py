@@ -193,7 +193,7 @@ def bench_scale(
     directory: Directory = None,
     json: JsonFile = None,
 ) -> None:
-    """A query on Spark with much state: micro-batches, restart, restore, files and look-ups."""
+    """Run a query on Spark with much state: micro-batches, restart, restore, files and look-ups."""
     with benchmark_extra():
         from millpond.bench.spark import scale
     figures = scale.run(
@@ -229,7 +229,7 @@ def bench_overhead(
     directory: Directory = None,
     json: JsonFile = None,
 ) -> None:
-    """What headers, ticks and metrics cost a record and a micro-batch, in this process and on Spark."""
+    """Measure the cost of headers, ticks and metrics to a record and a micro-batch, in this process and on Spark."""
     from rich.console import Console
 
     with benchmark_extra():
@@ -261,7 +261,7 @@ def bench_order(
     directory: Directory = None,
     json: JsonFile = None,
 ) -> None:
-    """What it costs to take the rows of a micro-batch in the order of time."""
+    """Measure the cost of taking the rows of a micro-batch in the order of time."""
     from rich.console import Console
 
     with benchmark_extra():
@@ -336,7 +336,7 @@ def bench_advice(
     directory: Directory = None,
     json: JsonFile = None,
 ) -> None:
-    """Whether millpond advise orders backends as a job on Spark does that runs on each of them.
+    """Check that millpond advise orders backends as a job on Spark does that runs on each of them.
 
     Two backends are told apart if all runs on one are quicker than those on the other, and the medians by more than
     the noise. A pair that advice and job both tell apart has to be in the same order.
@@ -379,7 +379,7 @@ def bench_damage(
     directory: Directory = None,
     json: JsonFile = None,
 ) -> None:
-    """What becomes of single-bit flips in every file of a small state: harmless, healed, refused or silent."""
+    """Flip single bits in every file of a small state, and count the flips: harmless, healed, refused or silent."""
     from millpond.bench.durability import damage
 
     figures = damage.run(backend or ["lmdb", "rocksdb"], flips, directory=directory)

@@ -45,7 +45,7 @@ def bench_engines(
     json: JsonFile = None,
     html: HtmlFile = None,
 ) -> None:
-    """The workloads of db_bench and YCSB on backends, beside the engines under them and other peers.
+    """Run the workloads of db_bench and YCSB on backends, beside the engines under them and other peers.
 
     Each run has a process of its own; all of them take some minutes.
     """

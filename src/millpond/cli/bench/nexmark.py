@@ -42,10 +42,10 @@ def bench_nexmark(
     json: JsonFile = None,
     html: HtmlFile = None,
 ) -> None:
-    """The queries of Nexmark in verbs, beside the best that Spark has: events/s, cores x time, and state.
+    """Run the queries of Nexmark in verbs, beside the best that Spark has: events/s, cores x time, and state.
 
-    Each contender first answers each query in a run of its own, and DuckDB answers it from all events. Whoever answers
-    wrongly fails, is told with what differs, and is not measured; the exit code is then 1.
+    Each contender first answers each query in a run of its own, and DuckDB answers it from all events. A contender that
+    answers wrongly fails, is shown with the difference, and is not measured; the exit code is then 1.
     """
     with benchmark_extra():
         from millpond.bench.nexmark.events import Site

@@ -1,4 +1,4 @@
-"""What the commands of ``millpond bench`` have in common: options that look and mean the same, and how they report."""
+"""The base of the commands of ``millpond bench``: options that look and mean the same, and their reports."""
 
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,7 +63,7 @@ Show: TypeAlias = "Callable[[Console, Any], None]"
 
 
 def console(json: Path | None, width: int) -> "Console":
-    """Where tables go: the standard output, at least ``width`` wide, unless the figures themselves go there."""
+    """Return the console for tables: the standard output, at least ``width`` wide, unless the figures go there."""
     from rich.console import Console
 
     from millpond.bench.report import STANDARD_OUTPUT
@@ -95,7 +95,7 @@ def report(
 
 @contextmanager
 def benchmark_extra() -> "Iterator[None]":
-    """What is imported in here may need a package that does not come with the bare library."""
+    """Import within it what may need a package that does not come with the bare library."""
     try:
         yield
     except ModuleNotFoundError as error:

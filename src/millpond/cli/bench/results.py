@@ -49,7 +49,7 @@ def bench_compare(
     ] = None,
     json: JsonFile = None,
 ) -> None:
-    """What changed between two results of the same benchmark beyond the noise.
+    """Compare two results of the same benchmark, and show the changes beyond the noise.
 
     A change counts if no run of one file lies among those of the other, and if the ratio of the medians is larger
     than the spread, the ratio of the fastest run to the slowest, of both files. With fewer than 3 runs nothing can

@@ -38,7 +38,7 @@ def bench_stores(
     json: JsonFile = None,
     html: HtmlFile = None,
 ) -> None:
-    """What streams do with their state stores, on backends and beside the engines under them.
+    """Run the work of streams on their state stores, on backends and beside the engines under them.
 
     Upserts, versions in order, late and as of a time, windows and sessions that expire, restore, upgrade. Each run has
     a process of its own and checks in the end what the store holds; all of them take some minutes.
