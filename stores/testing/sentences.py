@@ -123,4 +123,4 @@ CHANGED_ANYWHERE = says(
     BackendSupplier.open,
     "With ``checksums``, files of more than 1 MiB in which any byte has changed raise it, or show what was written.",
 )
-OPT_OUT = says(Feature, "A suite opts out of it in ``opt_outs``, and what only it can show is not tested.")
+OPT_OUT = says(Feature, "A suite opts out of it in ``opt_outs``, and tests that need it are skipped.")
