@@ -1,7 +1,6 @@
-"""Engines as ordered maps of bytes to bytes: the contract, what they are built from, and transactions over them.
+"""Engines as ordered maps of bytes to bytes: the contract, the parts of adapters, and transactions over them.
 
-Authors of backends import the names of the contract from here; ``engine`` and ``options`` are what adapters are built
-from.
+Authors of backends import the names of the contract from here; the parts of adapters are in ``engine`` and ``options``.
 """
 
 from millpond.stores.backend.contract import (

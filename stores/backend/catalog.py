@@ -21,9 +21,9 @@ class OptionDescription:
     """An option of a backend.
 
     Attributes:
-        name: as it stands in a URL.
-        type: as its supplier declares it.
-        default: as Python writes it; None for one that must be given.
+        name: its name in a URL.
+        type: its type, as the supplier declares it.
+        default: its default, as Python writes it; None if it must be given.
     """
 
     name: str
@@ -33,17 +33,17 @@ class OptionDescription:
 
 @dataclass(frozen=True)
 class BackendDescription:
-    """A registration, and what is known of the backend without opening it.
+    """A registration, and the properties of the backend that are known without opening it.
 
     Attributes:
         name: the name of the backend.
         distribution: the distribution that registers it.
         version: the version of that distribution.
-        registered: what is registered, as ``module:class``.
-        error: why it cannot be used; None if it can.
+        registered: the class that is registered, as ``module:class``.
+        error: the reason why it cannot be used; None if it can.
         persistent: whether its content outlives the process.
         checksums: whether its engine has checksums of its own.
-        capabilities: the optional methods that it has; None if its ``open`` does not say what it returns.
+        capabilities: the optional methods that it has; None if its ``open`` declares no return type.
         options: its options; None if its supplier is no dataclass.
     """
 
@@ -59,7 +59,7 @@ class BackendDescription:
 
 
 def described() -> list[BackendDescription]:
-    """All registrations, in the order of their names."""
+    """Return all registrations, in the order of their names."""
     points = plugins.registered()
     names = Counter(point.name for point in points)
     ordered = sorted(points, key=lambda point: (point.name, plugins.origin(point), point.value))
@@ -113,5 +113,5 @@ def _hints(what: Any) -> dict[str, Any]:
 
 
 def _shown(option: str, value: object) -> str:
-    """Return the value as Python writes it, but for what is secret."""
+    """Return the value as Python writes it, without secrets."""
     return masked(f"{option}={value!r}").partition("=")[2]

@@ -19,13 +19,13 @@ from millpond.stores.backend.converted_values import ConvertedValues
 
 
 class Checksums(ConvertedValues):
-    """The rows that ``engine`` holds with a checksum each, verified at every read.
+    """The rows of ``engine``, each with a checksum that every read verifies.
 
-    Whatever reads a row that is not as it was written raises ``CorruptStoreError``.
+    Reading a row that is not as it was written raises ``CorruptStoreError``.
 
     Args:
         engine: the backend, for keys of any length.
-        store: how errors call the store.
+        store: the name of the store for errors.
     """
 
     def __init__(self, engine: Backend, store: str) -> None:

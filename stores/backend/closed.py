@@ -1,7 +1,7 @@
-"""``Closed``: what takes the place of whatever a closed object worked with.
+"""``Closed``: the stand-in for the parts of an object that is closed.
 
-Rule of this module: it knows neither backends nor stores. An object that closes puts one where its handle, its methods
-or its changes were. So none of its methods has to check first, and while it is open, being closable costs nothing.
+Rule of this module: it knows neither backends nor stores. An object that closes puts one in place of its handle, its
+methods or its changes. So none of its methods has to check first, and while it is open, being closable costs nothing.
 """
 
 from typing import NoReturn
@@ -10,7 +10,7 @@ from millpond.errors import StoreClosedError
 
 
 class Closed:
-    """Raises ``StoreClosedError`` with ``message``, whatever it is asked.
+    """Raises ``StoreClosedError`` with ``message`` at any use.
 
     >>> Closed("store 'counts' is closed").get("a")
     Traceback (most recent call last):

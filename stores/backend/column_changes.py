@@ -22,7 +22,7 @@ Array = Any
 
 _ROWS_PER_PART: Final = 2048
 _LEAST_SHARE: Final = 4
-"""What reads or changes less than this part of earlier columns is faster with a dictionary of these."""
+"""Work that reads or changes less than this part of earlier columns is faster with a dictionary of these."""
 
 MOST_MERGED_BYTES: Final = 1 << 30
 """Columns that have more bytes together are not merged: an Arrow column holds 2 GiB, and merging makes copies."""
@@ -136,7 +136,7 @@ def _bytes(values: Iterable[bytes | None]) -> Array:
 
 
 def as_columns(changes: Mapping[bytes, bytes | None]) -> Mapping[bytes, bytes | None]:
-    """Changes as columns; as they are if they are too large for that."""
+    """Return changes as columns; as they are if they are too large for that."""
     if isinstance(changes, ColumnChanges):
         return changes
     size = sum(map(len, changes)) + sum(map(len, filter(None, changes.values())))

@@ -216,7 +216,7 @@ class SupportsMemoryBudget(Protocol):
 
 
 def with_memory_budget(supplier: BackendSupplier, budget: int | None) -> BackendSupplier:
-    """``supplier`` with a budget of so many bytes; as it is without one, or if its backends share no memory.
+    """Return ``supplier`` with a budget of so many bytes; as it is without one, or if its backends share no memory.
 
     Raises:
         ConfigurationError: its options say another budget, or it cannot do with this one.

@@ -1,7 +1,7 @@
-"""``ConvertedValues``: a backend whose values lie in another form than those who use it see.
+"""``ConvertedValues``: a backend whose values are stored in another form than its users see.
 
-Rule of this module: it knows no form. A subclass says what lies at a key for a value and what a reader sees of that;
-keys stay as they are, so whatever is asked of ranges goes to the engine as it is.
+Rule of this module: it knows no form. A subclass converts between the stored bytes of a value and those that a reader
+sees; keys stay as they are, so every call for a range goes to the engine as it is.
 """
 
 from abc import abstractmethod
@@ -25,7 +25,7 @@ class ConvertedValues(WrappedBackend):
 
     @abstractmethod
     def _seen(self, key: bytes, data: bytes) -> bytes:
-        """Return the value for which ``data`` lies at ``key``."""
+        """Return the value that is stored as ``data`` at ``key``."""
 
     def get(self, key: bytes) -> bytes | None:
         data = self._get(key)

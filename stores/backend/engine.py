@@ -38,7 +38,7 @@ class Cursor:
         bound: the key at which to stop: excluded going up, included going down. None goes on to the end.
         reverse: whether ``entries`` come in descending order.
         translate: turns an engine's exception into a Millpond error, or gives None for one that is not the engine's.
-        keep: what must live as long as ``entries`` does.
+        keep: an object that must live as long as ``entries`` does.
         prove: for an engine whose iterator ends in the same way at the last entry and at damage. It is called where
             ``entries`` ends before the bound, with the last key that came, or None if none did, and raises if that is
             not the end. Its exceptions are translated as the engine's are.
@@ -109,7 +109,7 @@ class Cursor:
         return chunk if self._bound is None else self._inside(chunk, self._bound)
 
     def _take_singly(self, count: int, bound: bytes) -> list[Entry]:
-        """Most scans of a range are short, so this reads no further than the first entry past the bound."""
+        """Return the next entries up to the bound; read only to the first one past it, as most scans are short."""
         chunk: list[Entry] = []
         reverse = self._reverse
         for entry in self._entries:
@@ -124,14 +124,14 @@ class Cursor:
         return chunk
 
     def _fail(self, error: Exception) -> NoReturn:
-        """Raise ``error``, or what it becomes if it is the engine's."""
+        """Raise ``error``, or its translation if it is the engine's."""
         translated = self._translate(error)
         if translated is None:
             raise error
         raise translated from error
 
     def _note(self, chunk: list[Entry], count: int | None) -> None:
-        """Remember the last key of ``chunk``, and where the engine's iterator has ended, have that proven."""
+        """Note the last key of ``chunk``, and if the engine's iterator has ended, have that proven."""
         if chunk:
             self._last = chunk[-1][0]
         if len(chunk) == count or self._prove is None:
@@ -146,7 +146,7 @@ class Cursor:
         return key < self._bound if self._reverse else key >= self._bound
 
     def _finish(self) -> None:
-        """Let go of the engine's iterator, and of what proves its end."""
+        """Let go of the engine's iterator, and of the proof of its end."""
         self._entries = iter(())
         self._prove = None
 
@@ -173,7 +173,7 @@ class Cursor:
         self._bound = None
 
     def end(self, message: str) -> None:
-        """Let go of the engine's iterator; the scan ends with a ``StoreClosedError`` that says ``message``."""
+        """Let go of the engine's iterator, and end the scan with a ``StoreClosedError`` that says ``message``."""
         self._finish()
         self._error = message
 
@@ -208,7 +208,7 @@ class OpenCursors:
         return walk(cursor)
 
     def detach(self) -> None:
-        """Read what is left of each scan into memory."""
+        """Read the rest of each scan into memory."""
         if self._cursors:
             for cursor in self._held():
                 cursor.detach()
@@ -237,11 +237,11 @@ class ClosedEngine(Closed):
 class ErrorTranslator(ABC):
     """Within it, an engine's exceptions become Millpond's, so that none of them leaves the adapter.
 
-    An adapter's subclass says which becomes which, and stands around every call of the engine as a context manager.
+    An adapter's subclass translates, and wraps every call of the engine as a context manager.
     One object serves all calls of a backend.
 
     Args:
-        directory: what the errors name.
+        directory: the directory that the errors name.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -1,6 +1,6 @@
 """Entries on their way into an engine: lists of keys and of values, which need no object for each pair.
 
-Rule of this module: it knows neither where entries come from nor who takes them.
+Rule of this module: it knows neither the source nor the target of the entries.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,7 +28,7 @@ class EntryChunks(Iterable[tuple[bytes, bytes]]):
 
 
 def chunks_of(entries: Iterable[tuple[bytes, bytes]]) -> Iterator[Chunk]:
-    """Entries as chunks of a limited size, which they may be already."""
+    """Return entries as chunks of a limited size, which they may be already."""
     return entries.chunks if isinstance(entries, EntryChunks) else _cut(iter(entries))
 
 

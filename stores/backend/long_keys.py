@@ -25,8 +25,8 @@ from millpond.stores.encoding.keys import after_prefix
 
 _LENGTH = struct.Struct(">I")
 _FIRST_CHUNK = 4
-"""As many as a scan of ``millpond.stores.backend.engine`` reads after its first entry, and it grows alike. So what is
-taken from there at once is what was read at once, and no more is read for it."""
+"""As many entries as a scan of ``millpond.stores.backend.engine`` reads after its first one, and it grows alike. So
+entries that are taken from there at once were read at once, and no more are read for them."""
 _LARGEST_CHUNK = 1024
 _KEY = itemgetter(0)
 
@@ -103,7 +103,7 @@ class LongKeys(WrappedBackend):
         return {} if packed is None else dict(_unpack(packed))
 
     def _with_buckets(self, changes: Changes) -> Changes:
-        """Return the same changes in terms of what is stored: whole buckets in place of long keys."""
+        """Return the same changes as they are stored: whole buckets in place of long keys."""
         limit = self._limit
         stored: dict[bytes, bytes | None] = {}
         buckets: dict[bytes, Bucket] = {}
@@ -123,7 +123,7 @@ class LongKeys(WrappedBackend):
         return stored
 
     def _bucketed(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-        """Ascending entries with buckets in place of long keys, still ascending."""
+        """Yield ascending entries with buckets in place of long keys, still ascending."""
         limit, prefix = self._limit, b""
         bucket: Bucket = {}
         for keys, values in chunks:
@@ -147,7 +147,7 @@ class LongKeys(WrappedBackend):
     def _expand(
         self, entries: Entries, start: bytes | None, stop: bytes | None, reverse: bool
     ) -> Generator[tuple[bytes, bytes], None, None]:
-        """Yield the user's entries, unpacked from those that the engine holds."""
+        """Yield the user's entries, unpacked from the engine's."""
         limit, count = self._limit, _FIRST_CHUNK
         for entry in entries:  # the first alone, because many scans are for one entry
             if len(entry[0]) <= limit:

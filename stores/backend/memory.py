@@ -18,8 +18,8 @@ from millpond.stores.backend.sorted_changes import SortedChanges
 from millpond.stores.backend.sorted_keys import SortedKeys
 
 _ROW: Final = 96
-"""Bytes that a row takes beside those of its key and value and its place in the dict: the heads of two objects (33
-each), what is lost to their alignment, and a place in the list of sorted keys."""
+"""Bytes that a row takes beside its key and value and its place in the dict: the heads of two objects (33 each), their
+alignment, and a place in the list of sorted keys."""
 
 
 class MemoryBackend(Backend):
@@ -66,7 +66,7 @@ class MemoryBackend(Backend):
             self._apply(changes, ())
 
     def _set(self, key: bytes, value: bytes | None) -> None:
-        """Apply one change, with less ado than many together."""
+        """Apply one change, faster than many together."""
         content = self._map
         old = content.get(key)
         if value is not None:
@@ -79,7 +79,7 @@ class MemoryBackend(Backend):
             self._keys.remove((key,))
 
     def _apply(self, puts: Mapping[bytes, Any], deleted: Sequence[bytes]) -> None:
-        """Put what is put, and delete what is deleted, which are different keys."""
+        """Apply the puts, and delete the deleted keys, which are different ones."""
         content = self._map
         before, given = len(content), sum(map(len, puts.values()))
         found = sum(map(len, map(content.setdefault, puts, puts.values())))
@@ -118,7 +118,7 @@ class MemoryBackend(Backend):
 
 
 def _none(error: BaseException) -> None:
-    """No exception is the engine's, because a dict has none of its own."""
+    """Return None: no exception is the engine's, because a dict has none of its own."""
 
 
 @dataclass(frozen=True)

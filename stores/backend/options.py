@@ -24,7 +24,7 @@ _FALSE = {"false", "off", "no", "0"}
 
 
 def parse_size(text: str) -> int:
-    """Bytes, from a number with or without a unit.
+    """Return bytes, from a number with or without a unit.
 
     >>> parse_size("256MiB"), parse_size("1.5 kB"), parse_size("4096")
     (268435456, 1500, 4096)
@@ -66,7 +66,7 @@ def parse_int(text: str) -> int:
 
 
 def parse_choice(*choices: str) -> Parser:
-    """One of a few words.
+    """Return a parser for one of a few words.
 
     >>> parse_choice("lz4", "none")("lz4")
     'lz4'
@@ -103,7 +103,7 @@ def parse_options(backend: str, options: Mapping[str, str], parsers: Mapping[str
 
 
 def check_option(backend: str, option: str, value: object, allowed: bool, form: str) -> None:
-    """Refuse a value that a supplier was created with, in the words that ``parse_options`` uses for text.
+    """Refuse a value that a supplier was created with, in the words of ``parse_options``.
 
     Raises:
         ConfigurationError: it is not ``allowed``.
@@ -116,7 +116,7 @@ def check_option(backend: str, option: str, value: object, allowed: bool, form: 
 
 
 def check_least(backend: str, option: str, value: int, least: int) -> None:
-    """Refuse a number that is too small, and what is none.
+    """Refuse a number that is too small, and a value that is no number.
 
     Raises:
         ConfigurationError: it is no whole number, or less than ``least``.

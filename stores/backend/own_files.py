@@ -19,7 +19,7 @@ NOT_OURS: Final = f"is {FOLLOWED_NOT}; delete it, it is none of Millpond's"
 _NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
 _CLOSED_IN_CHILDREN: Final = getattr(os, "O_CLOEXEC", 0)
 _IS_LINK: Final = {errno.ELOOP, errno.EMLINK}
-"""What systems say of a link that is not to be followed."""
+"""The error numbers of systems for a link that is not to be followed."""
 
 _FILE_MODE: Final = 0o600
 _DIRECTORY_MODE: Final = 0o700

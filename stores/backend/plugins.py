@@ -24,7 +24,7 @@ GROUP: Final = "millpond.backends"
 
 _PLAIN: Final = (bool, int, float, str, bytes, NoneType)
 _INTEGERS: Final = range(-(2**63), 2**63)
-"""What engines take, which are written in other languages."""
+"""The integers that engines take, which are written in other languages."""
 
 
 def registered(name: str | None = None) -> list[EntryPoint]:
@@ -77,7 +77,7 @@ def made(kind: type[BackendSupplier], options: Mapping[str, str]) -> BackendSupp
 
 
 def checked(supplier: BackendSupplier) -> BackendSupplier:
-    """``supplier``, whose options are of the types that its class declares.
+    """Return ``supplier``, and check that its options are of the types that its class declares.
 
     Raises:
         ConfigurationError: one is not, or is a number that no engine takes, or the supplier is of another contract.

@@ -103,7 +103,7 @@ def _parse(text: str) -> tuple[str, Mapping[str, str]]:
 
 @cache
 def _supplier_class(name: str) -> type[BackendSupplier]:
-    """Return the class of a name's suppliers. Kept once it is found; whatever is installed later is found, too."""
+    """Return the class of a name's suppliers, which is kept once found; later installations are found, too."""
     points = plugins.registered(name)
     if not points:
         raise _unknown(name)

@@ -1,7 +1,7 @@
 """Changes in key order that are no objects yet.
 
-Rule of this module: it says what a transaction and a backend need to know of such changes, and not in which form they
-are, so that importing it loads nothing.
+Rule of this module: it declares what a transaction and a backend need to know of such changes, but not their form, so
+that importing it loads nothing.
 """
 
 from abc import abstractmethod
@@ -23,7 +23,7 @@ class SortedChanges(Mapping[bytes, bytes | None]):
     @property
     @abstractmethod
     def longest_key(self) -> int:
-        """Bytes of the longest key."""
+        """The length of the longest key in bytes."""
 
     @property
     @abstractmethod
@@ -37,8 +37,8 @@ class SortedChanges(Mapping[bytes, bytes | None]):
 
     @abstractmethod
     def overlaid(self, later: Self) -> Self | None:
-        """These changes, and then the later ones; None where a dictionary is the better form for the two."""
+        """Return these changes and then the later ones; None if a dictionary is the better form for the two."""
 
     @abstractmethod
     def beside(self, others: Mapping[bytes, bytes | None]) -> Self:
-        """These changes and a few others, which are at keys that these do not span."""
+        """Return these changes and a few others, which are at keys that these do not span."""

@@ -1,8 +1,8 @@
 """``SortedKeys``: the keys of a map in order, of which many are added or removed at once.
 
 Rule of this module: it knows no values. Keys stand in runs, lists of a limited length, so that one key moves few
-others. What comes together is merged run by run, by the sorting of Python's lists, and a run of which all keys go is
-dropped as a whole, so a range that expires costs little more than a look at its keys.
+others. Keys that come together are merged run by run, by the sorting of Python's lists, and a run that loses all its
+keys is dropped as a whole, so a range that expires costs little more than a look at its keys.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -15,7 +15,7 @@ RUN: Final = 1_000
 many is cut."""
 
 _FEW: Final = 64
-"""Fewer keys than this are put into a run, or taken out of it, faster one by one than all together."""
+"""Fewer keys than this are faster put into a run, or taken out of it, one by one than all together."""
 
 
 class SortedKeys:

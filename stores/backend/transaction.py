@@ -22,7 +22,7 @@ from millpond.stores.backend.engine import Cursor, OpenCursors
 from millpond.stores.backend.sorted_changes import SortedChanges
 
 _FEW: Final = 8
-"""So many changes cost less to copy than a scan costs that may be read later."""
+"""The number of changes up to which a copy costs less than a scan that may be read later."""
 
 
 class _Bounds(NamedTuple):
@@ -94,7 +94,7 @@ class Transaction:
         return self.get_many_beside(keys)
 
     def get_many_beside(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """``get_many`` for keys that are not among ``sorted_changes``."""
+        """Return what ``get_many`` returns, for keys that are not among ``sorted_changes``."""
         changes = self._changes
         if changes.keys().isdisjoint(keys):
             return self._backend.get_many(keys)
@@ -229,7 +229,7 @@ class Transaction:
         return self._scans.walk(Cursor(chain(first, entries), None, reverse, _none))
 
     def _touched_by(self, pending: SortedChanges) -> bool:
-        """Return whether anything that ``pending`` spans has been changed by other means."""
+        """Return whether any key that ``pending`` spans has been changed by other means."""
         if not self._changes:
             return False
         _, least, greatest = self._bounds = self._bounds_now()
@@ -237,7 +237,7 @@ class Transaction:
         return least <= last and first <= greatest and any(map(pending.spans, self._changes))
 
     def _bounds_now(self) -> _Bounds:
-        """Return the bounds of all single changes, found by those that have come since they were asked for last."""
+        """Return the bounds of all single changes, found by the changes since the last call."""
         known, least, greatest = self._bounds
         new = list(islice(reversed(self._changes), len(self._changes) - known))
         if known:
@@ -245,7 +245,7 @@ class Transaction:
         return _Bounds(len(self._changes), min(new), max(new))
 
     def _dissolve(self) -> None:
-        """Make all changes one dictionary."""
+        """Turn all changes into one dictionary."""
         pending, self._sorted = self._sorted, None
         if pending is not None:
             changes = dict(pending.items())
@@ -261,13 +261,13 @@ class Transaction:
 
 
 def _none(error: BaseException) -> None:
-    """No exception is an engine's, because changes have no engine."""
+    """Return None: no exception is an engine's, because changes have no engine."""
 
 
 def _overlaid(
     pending: Iterator[tuple[bytes, bytes | None]], theirs: Entries, reverse: bool
 ) -> Iterator[tuple[bytes, bytes]]:
-    """My changes laid over their entries, both in the same order; where both have a key, mine wins."""
+    """Yield these changes laid over other entries, both in the same order; where both have a key, the change wins."""
     own = next(pending, None)
     for entry in theirs:
         key = entry[0]

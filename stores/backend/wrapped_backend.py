@@ -1,4 +1,4 @@
-"""``WrappedBackend``: what stands around a backend and shows its rows otherwise.
+"""``WrappedBackend``: a wrapper around a backend that shows its rows in another form.
 
 Rule of this module: it passes on what does not depend on how rows are shown. Reading and writing are up to subclasses.
 """
@@ -10,7 +10,7 @@ class WrappedBackend(Backend):
     """A backend that stands around another one.
 
     Args:
-        engine: the other one.
+        engine: the other backend.
     """
 
     def __init__(self, engine: Backend) -> None:
@@ -20,7 +20,7 @@ class WrappedBackend(Backend):
 
     @property
     def engine(self) -> Backend:
-        """The backend that it stands around."""
+        """The wrapped backend."""
         return self._engine
 
     def entry_count(self) -> int:

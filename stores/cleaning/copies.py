@@ -38,9 +38,9 @@ class CopiesCleaning:
 
     Attributes:
         local_dir: the directory.
-        place: of the state directory (``Storage.place``) whose queries are meant; None for all.
-        broken: the tasks whose durable files are not whole, by application and task, and what is wrong.
-        age: how long nobody may have used a copy.
+        place: the place of the state directory (``Storage.place``) whose queries are meant; None for all.
+        broken: the faults of the tasks whose durable files are not whole, by application and task.
+        age: the age at which an unused copy may go.
     """
 
     local_dir: Path
@@ -182,13 +182,13 @@ class _Task:
         self._let_go(lease)
 
     def _check_clocks(self, lease: Lease) -> None:
-        """Refuse to delete what was found to be old by a clock that does not date the files here."""
+        """Refuse to delete copies that were found old by a clock that does not date the files here."""
         apart = clocks_apart(lease.clock_ms(), str(self._path))
         if apart is not None:
             raise NotCleanedError(f"{apart}, so nothing tells how old they are; set this host's clock and clean again")
 
     def _let_go(self, lease: Lease) -> None:
-        """Release the lease; if no copy is left, with all directories that are empty now."""
+        """Release the lease; if no copy is left, remove all directories that are empty now."""
         for path in _entries(self._path):
             with suppress(OSError):
                 path.rmdir()

@@ -33,10 +33,10 @@ from millpond.stores.evolution.backfilling import BACKFILL, abandoned
 from millpond.stores.evolution.history import EVOLUTION, History, is_record, sinks_of
 
 LEFT_OUT: Final = frozenset(("dead-letters", "late-rows"))
-"""The directories of rows that a job has left out: they are a user's, as results are."""
+"""The directories of rows that a job has left out: they are the user's, as results are."""
 
 TABLE_VERSIONS: Final = "table-versions"
-"""The directory of the versions that micro-batches have read of tables that others keep; a query deletes old ones."""
+"""The directory of the versions of others' tables that micro-batches have read; a query deletes old ones."""
 
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 _DRAFT: Final = re.compile(r"(.+)\.[0-9a-f]{32}")
@@ -49,10 +49,10 @@ class StateCleaning:
 
     Attributes:
         storage: the directory.
-        named: what the given checkpoints name.
+        named: the manifests that the given checkpoints name.
         alone: whether no other checkpoint has state of an application, as the user says.
-        age: how old a thing has to be.
-        policy: when a pin is dead, and what is retained at least.
+        age: the age at which a leftover may go.
+        policy: the rule for dead pins, and the least retention.
     """
 
     storage: Storage
@@ -144,7 +144,7 @@ class _Application:
     def _drafts_and_strangers(
         self, files: Collection[StoredFile], directories: Collection[str], records: Collection[StoredFile]
     ) -> tuple[list[StoredFile], list[str]]:
-        """Return the drafts of files beside an application's tasks, and the paths that nobody knows."""
+        """Return the drafts of files beside an application's tasks, and the paths that are not known."""
         drafts: list[StoredFile] = []
         strangers = [
             f"{self._id}/{name}"
@@ -310,7 +310,7 @@ class _Application:
         return self._storage.describe(path)
 
     def _tree(self, path: str) -> list[StoredFile]:
-        """All files below a directory."""
+        """Yield all files below a directory."""
         below = (self._tree(f"{path}/{name}") for name in self._directories(path))
         return [*self._list(path), *chain.from_iterable(below)]
 

@@ -19,10 +19,10 @@ class GarbageKind(StrEnum):
     """The local copy of a store."""
 
     PREPARATION = "prepared format"
-    """What was prepared of a store's next format, and whose store is not there."""
+    """A directory prepared for a store's next format, whose store is not there."""
 
     REMNANT = "remnant"
-    """What an engine, a migration or a deletion that did not come to its end has left."""
+    """The remains of an engine, a migration or a deletion that did not come to its end."""
 
     TASK = "empty task"
     """The local directory of a task without copies."""
@@ -40,16 +40,16 @@ class GarbageKind(StrEnum):
     """The durable files of one task of one query that no checkpoint names."""
 
     BACKFILL = "backfill"
-    """What an attempt at a backfill has left that does not count."""
+    """The files of an attempt at a backfill that does not count."""
 
     APPLICATION = "application"
     """All state of an application."""
 
     LEFT_OUT = "left out"
-    """Dead letters or late rows, which are a user's."""
+    """Dead letters or late rows, which are the user's."""
 
     UNKNOWN = "not Millpond's"
-    """What is not understood, or cannot be read."""
+    """A file or directory that is not understood, or cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ class Leftover:
     """One thing that was found.
 
     Attributes:
-        what: what it is.
+        what: its kind.
         where: its full name.
-        size: bytes.
-        why: why it may go, or why it stays.
+        size: its bytes.
+        why: the reason why it may go, or why it stays.
         delete: deletes it; None if it stays. Raises a ``MillpondError`` if somebody has begun to use it.
     """
 
@@ -75,11 +75,11 @@ class Leftover:
         return self.delete is not None
 
     def kept(self, why: str) -> Self:
-        """Return the same, which stays."""
+        """Return the same leftover, which stays."""
         return replace(self, why=why, delete=None)
 
     def to_dict(self, verdict: str) -> dict[str, Any]:
-        """Return the same as a row, with what becomes of it."""
+        """Return the leftover as a row, with its verdict."""
         return {"what": str(self.what), "where": self.where, "bytes": self.size, "verdict": verdict, "why": self.why}
 
 
@@ -96,7 +96,7 @@ class Age:
     least_ms: int
 
     def reached(self, modified_ms: int) -> bool:
-        """Return whether what was last written then is old enough; 0 stands for an unknown time."""
+        """Return whether a file that was last written then is old enough; 0 stands for an unknown time."""
         return 0 < modified_ms <= self.now_ms - self.least_ms
 
     def told(self, modified_ms: int) -> str:

@@ -35,9 +35,10 @@ class Named:
 
 
 def broken_tasks(storage: Storage, named: Collection[Named]) -> dict[tuple[str, str], str]:
-    """Return the tasks whose durable files are not all there, by application and task, and what is wrong.
+    """Return the faults of the tasks whose durable files are not all there, by application and task.
 
-    Local copies of these stand in for the files. Of what tasks do not go on with, as of verbs that are gone, none does.
+    Local copies of these stand in for the files. Tasks that nobody continues, such as those of verbs that are gone, are
+    left out.
     """
     found: dict[tuple[str, str], str] = {}
     for manifest in chain.from_iterable(_going_on(storage, one) for one in named):
@@ -51,7 +52,7 @@ def broken_tasks(storage: Storage, named: Collection[Named]) -> dict[tuple[str, 
 
 
 def _going_on(storage: Storage, named: Named) -> Collection[Manifest]:
-    """With what the tasks of a checkpoint go on; all that it holds where nothing tells."""
+    """Return the manifests with which the tasks of a checkpoint go on; all that it holds if nothing tells."""
     try:
         return current_manifests(storage, named.newest, named.batch)
     except MillpondError:

@@ -1,6 +1,6 @@
 """Durable state: deltas and snapshots in storage that every worker can reach, manifests that name them, local copies.
 
-Callers need only the names that are here; the modules are the parts.
+Callers need only the names in this package; the modules are its parts.
 """
 
 from millpond.releases import Release

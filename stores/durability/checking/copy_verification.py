@@ -1,8 +1,8 @@
 """Verification of local copies: the seal holds, and the rows are those of the durable files.
 
-Rule of this module: a copy stays as it is, and is held up no longer than it takes to duplicate its files, which is done
-under the lease of its task. Engines open only the duplicate: opening changes files, and what is damaged may end the
-process. No configuration is needed, because the paths of a copy tell backend, store and format version.
+Rule of this module: a copy stays as it is, and is held only while its files are duplicated, under the lease of its
+task. Engines open only the duplicate: opening changes files, and damaged files may end the process. No configuration is
+needed, because the paths of a copy tell backend, store and format version.
 """
 
 import re
@@ -43,7 +43,7 @@ from millpond.stores.specs.migration import open_version
 _DIRECTORY: Final = re.compile(r"(.+?)(?:-v(\d+))?")
 _NEVER_SEALED: Final = 0
 _PATIENCE: Final = 60.0
-"""Seconds to wait for a micro-batch to let go of a copy that is to be deleted."""
+"""The seconds to wait for a micro-batch to release a copy that is to be deleted."""
 
 _SHOWN: Final = 3
 _SHOWN_BYTES: Final = 32
@@ -211,7 +211,7 @@ def _version_at(manifest: Manifest, position: Position) -> Manifest | None:
 
 
 def _differences(held: Iterator[_Row], durable: Iterator[_Row]) -> tuple[int, list[str]]:
-    """Return how many keys have other values in two streams of rows in key order, and the first of them, told."""
+    """Return how many keys have other values in two streams of rows in key order, and the first of them, as text."""
     count = 0
     first: list[str] = []
     mine, theirs = next(held, None), next(durable, None)
@@ -257,7 +257,7 @@ def discard_copy(directory: Path) -> None:
     """Delete a local copy, and its seal; the next start restores it.
 
     Args:
-        directory: where it is, as a finding names it.
+        directory: its path, as a finding names it.
 
     Raises:
         ConfigurationError: this installation has no such backend.

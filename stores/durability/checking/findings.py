@@ -16,7 +16,7 @@ class Severity(StrEnum):
     """Nothing has to be done."""
 
     HEALABLE = "healable"
-    """Something is wrong that can be made anew from what is right."""
+    """Something is wrong, and can be made anew from what is right."""
 
     BROKEN = "broken"
     """Durable state cannot be read, or is not what it should be."""
@@ -32,16 +32,16 @@ class Subject(StrEnum):
     """The files that a manifest names do not make a version."""
 
     ROWS = "rows"
-    """Rows that are as they were written, but make no sense."""
+    """Rows are as they were written, but make no sense."""
 
     SCHEMAS = "schemas"
     """The history of the schemas of a verb's rows."""
 
     COPY = "local copy"
-    """A local copy that is not what its files or the durable ones say; it must not be used."""
+    """A local copy that differs from its seal or from the durable files; it must not be used."""
 
     UNTRUSTED_COPY = "local copy that is not used"
-    """A local copy that the next start replaces, without anything having to be wrong with it."""
+    """A local copy that the next start replaces, although nothing need be wrong with it."""
 
     UNCHECKED_COPY = "local copy that could not be checked"
     """A local copy that is in use, or cannot be opened or compared here."""
@@ -64,12 +64,12 @@ class Finding:
     """Something that a verification found.
 
     Attributes:
-        severity: how bad it is.
-        subject: what it is about.
-        application_id: whose it is.
-        task_id: the task; empty for what belongs to the whole application.
+        severity: its severity.
+        subject: its subject.
+        application_id: the application.
+        task_id: the task; empty if it concerns the whole application.
         where: the file or directory, by its full name.
-        what: what is wrong.
+        what: the fault.
     """
 
     severity: Severity
@@ -136,7 +136,7 @@ class Report:
         return [finding for finding in self.findings if finding.severity is severity]
 
     def lines(self) -> Iterator[str]:
-        """Yield the report as text: a line for each finding, what can be done about each subject, and the numbers."""
+        """Yield the report as text: a line for each finding, the cure of each subject, and the numbers."""
         yield from map(str, self.findings)
         for subject in dict.fromkeys(finding.subject for finding in self.findings):
             yield f"to do ({subject}): {_CURES[subject]}"
@@ -148,7 +148,7 @@ class Report:
         yield f"{'sound' if self.sound else 'NOT SOUND'}: {counts} findings"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON has it."""
+        """Return the report as an object of JSON."""
         findings = [asdict(finding) | {"cure": finding.cure} for finding in self.findings]
         tallies = {name: getattr(self, name)._asdict() for name in ("read", "unnamed", "garbage", "other_lineages")}
         return {"sound": self.sound, "findings": findings, "tasks": self.tasks, "copies": self.copies, **tallies}

@@ -25,14 +25,14 @@ from millpond.stores.typed.versions.version_rows import JUST_ABOVE, plain_bounds
 class DurableRows(Backend):
     """The rows of one store at one manifest, read from the durable files each time, but for the metadata.
 
-    Of large files, only those row groups are read that can hold what is asked for, and of small ones the keys once, and
-    the rows of those that have some of them.
+    Of large files, only the row groups that can hold the keys asked for are read; of small ones, the keys once, and the
+    rows if they have one of these keys.
 
     Args:
-        source: where the files are.
+        source: the source of the files.
         manifest: the version.
-        name: of the store.
-        version: the local format in which its rows are given.
+        name: the name of the store.
+        version: the local format of the rows.
     """
 
     def __init__(self, source: FileSource, manifest: Manifest, name: str, version: FormatVersion) -> None:
@@ -80,11 +80,11 @@ class DurableRows(Backend):
 def read_rows(
     storage: Storage, manifest: Manifest, spec: StoreSpec, *, deletes: bool = False
 ) -> Iterator[tuple[Any, Any, int | None]]:
-    """Each key, value and timestamp that the store held at ``manifest``.
+    """Yield each key, value and timestamp that the store held at ``manifest``.
 
-    The timestamp is None for plain stores. A versioned store gives every version of every key, with its ``valid_from``.
-    The keys of window and session stores are ``Windowed``; these are read into memory first, the others as a stream.
-    With ``deletes``, a versioned store also gives, without a value, from when on a key had none.
+    The timestamp is None for plain stores. For a versioned store, every version of every key comes with its
+    ``valid_from``. The keys of window and session stores are ``Windowed``; these are read into memory first, the others
+    as a stream. With ``deletes``, the times from which a key had no value come as well, without a value.
 
     Raises:
         MissingFileError, CorruptFileError: the durable state is incomplete or damaged.
@@ -111,7 +111,7 @@ def read_versions(
 
 
 def _with_deletes(entries: Iterator[tuple[Any, Any]]) -> Iterator[tuple[Any, Any, int]]:
-    """Versions, oldest first for each key, and the ends of those that another does not follow at once."""
+    """Yield versions, oldest first for each key, and the ends of those that another does not follow at once."""
     entry = next(entries, None)
     while entry is not None:
         key, version = entry
@@ -132,7 +132,7 @@ def _content(storage: Storage, manifest: Manifest, spec: StoreSpec) -> Iterator[
 
 
 def read_store(storage: Storage, manifest: Manifest, spec: StoreSpec) -> Store[Any, Any]:
-    """Return the store at ``manifest``, in memory, as the half of its kind that only reads.
+    """Return the store at ``manifest``, in memory, as the read-only half of its kind.
 
     Raises:
         MissingFileError, CorruptFileError: the durable state is incomplete or damaged.

@@ -1,7 +1,7 @@
-"""Repairs of what a verification found, each said before it is done.
+"""Repairs of what a verification found, each described before it is done.
 
-Rule of this module: only what can be made anew is deleted: local copies, and garbage. Durable files that a retained
-manifest may name are never touched.
+Rule of this module: only files that can be made anew are deleted: local copies, and garbage. Durable files that a
+retained manifest may name are never touched.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -20,10 +20,10 @@ from millpond.stores.durability.storage.storage import Storage
 
 
 class Repair(NamedTuple):
-    """Something that can be done.
+    """A repair.
 
     Attributes:
-        what: says it.
+        what: its description.
         do: does it.
     """
 
@@ -46,12 +46,12 @@ def repairs_of_copies(report: Report) -> list[Repair]:
 def retention(
     policy: DurabilityPolicy, newest: Collection[Manifest], retained: Collection[Manifest]
 ) -> DurabilityPolicy:
-    """Return a policy that retains what ``policy`` does, and all that micro-batches name to which a query can go back.
+    """Return a policy that retains what ``policy`` does, and all files of micro-batches to which a query can go back.
 
     Args:
-        policy: what is retained at least.
+        policy: the least retention.
         newest: the manifests after the last micro-batch.
-        retained: those of the earlier ones; the earliest of each lineage counts.
+        retained: the manifests of earlier micro-batches; the earliest of each lineage counts.
     """
     first: dict[str, int] = {}
     for one in retained:

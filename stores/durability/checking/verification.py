@@ -1,7 +1,7 @@
-"""Verification: whether all that manifests name is there, whole and readable, and local copies hold the same rows.
+"""Verification that all files of manifests are there, whole and readable, and that local copies hold the same rows.
 
-Rule of this module: it changes nothing, and may run beside a job. What a running job's garbage collection deletes
-meanwhile is no finding: a file that has gone counts only if the manifests, read again, still name it.
+Rule of this module: it changes nothing, and may run beside a job. A file that a running job's garbage collection
+deletes meanwhile is no finding: a file that has gone counts only if the manifests, read again, still name it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -49,17 +49,17 @@ def verify(
 ) -> Report:
     """Verify all that some manifests name, and the local copies of their tasks. Nothing is changed.
 
-    Of every file: it is there, is what was written, to the last byte, and has the rows of stores, in the order of their
-    keys. Of the stores in ``specs``, also: all keys and values of the version can be read.
+    Every file must be there, be what was written, to the last byte, and have rows of stores, in the order of their
+    keys. For the stores in ``specs``, all keys and values of the version must be readable, too.
 
     Args:
-        storage: where the durable files are.
-        manifests: gives the manifests to verify, of one version of each task or of several. It is called again if files
-            have gone or local copies have moved on meanwhile, and then gives those that may be opened by now.
+        storage: the place of the durable files.
+        manifests: returns the manifests to verify, of one version of each task or of several. It is called again if
+            files have gone or local copies have moved on meanwhile, and then returns those that may be opened by now.
         specs: the stores whose rows are to be read: ``{application_id: topology.stores}``.
-        local_dirs: where local copies may be; they are compared with the newest manifest of their task.
-        policy: that of the job; what is garbage depends on it.
-        workers: how many files and stores are read at the same time; 1 is the least burden.
+        local_dirs: the directories of local copies, which are compared with the newest manifest of their task.
+        policy: the job's policy; garbage depends on it.
+        workers: the number of files and stores to read at the same time; 1 is the least burden.
 
     Raises:
         DurabilityError: the storage failed to list files.
@@ -103,9 +103,10 @@ def newest_sound(
     """Return the number of the first version whose files are all there and whole; None if there is none.
 
     Args:
-        storage: where the durable files are.
-        versions: number and manifests of each version, the newest first; taken one by one, and each file is read once.
-        workers: how many files are read at the same time.
+        storage: the place of the durable files.
+        versions: the number and manifests of each version, the newest first; taken one by one, and each file is read
+            once.
+        workers: the number of files to read at the same time.
     """
     known: dict[str, _Verified] = {}
     with ThreadPoolExecutor(workers, "millpond-verify") as pool:
@@ -156,7 +157,7 @@ def _verify_file(storage: Storage, manifest: Manifest, file: DurableFile) -> _Ve
 
 
 def _collected(files: Mapping[str, _Verified], again: Collection[Manifest]) -> set[Finding]:
-    """Return the findings about files that have gone and are named no more."""
+    """Return the findings about files that have gone and that no manifest names any more."""
     named = {manifest.path(file) for manifest in again for file in manifest.files}
     gone = (file.findings for path, file in files.items() if file.missing and path not in named)
     return set(chain.from_iterable(gone))
@@ -232,7 +233,7 @@ def _schema_findings(storage: Storage, application_id: str) -> list[Finding]:
 def _strays(
     storage: Storage, policy: DurabilityPolicy, given: Collection[Manifest], newest: Manifest
 ) -> tuple[Tally, Tally]:
-    """Return the files in a lineage that no given manifest names, and those of them that nobody can need."""
+    """Return the files in a lineage that no given manifest names, and those among them that nobody can need."""
     named = {manifest.path(file) for manifest in given for file in manifest.files}
 
     def tally(files: Iterable[StoredFile]) -> Tally:

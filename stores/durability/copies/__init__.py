@@ -1,1 +1,1 @@
-"""Local copies: how they are held, sealed, restored and prepared in another format."""
+"""Local copies: holding, sealing, restoring and preparing them in another format."""

@@ -2,10 +2,11 @@
 
 Rule of this module: it knows changes and commits, no engine. The names alone tell where a backlog begins and where it
 ends, so a micro-batch that does nothing else for the new format reads no byte of it. A file has its name only once it
-is whole, and nothing is flushed: after a crash of the machine, local copies are not trusted, whatever is here::
+is whole, and nothing is flushed: after a crash of the machine, local copies are not trusted, and neither are these
+files::
 
     .<store>-v<n>.backlog/000000000041-<commit>.reached    up to here, all is in the directory; an empty file
-    .<store>-v<n>.backlog/000000000042-<commit>.changes    what the next commit has changed, …
+    .<store>-v<n>.backlog/000000000042-<commit>.changes    the changes of the next commit, …
 
 A file of changes is the XXH3 (64 bits, big-endian) of all that follows, and an Arrow IPC stream of the columns ``key``
 and ``value``, in key order, a null for a deletion. The position that the commit leads to is one of the rows.
@@ -33,7 +34,7 @@ _COMMIT: Final = re.compile(rb"(\d{12})-([0-9a-f]+)", re.ASCII)
 _CHECKSUM: Final = 8
 
 BYTES_TOGETHER: Final = 1 << 25
-"""What of a backlog is in memory at a time, and at least one commit."""
+"""The bytes of a backlog that are in memory at a time; at least one commit is."""
 
 _READ_AHEAD: Final = 2
 
@@ -46,15 +47,15 @@ class Commit(NamedTuple):
 
     @classmethod
     def of(cls, position: Position) -> Self | None:
-        """Return the commit of a position; None for that of an empty copy."""
+        """Return the commit of a position; None for an empty copy's."""
         return None if position.file is None else cls(position.file.sequence, position.file.commit)
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
-        """Return the commit that ``bytes`` of one has written.
+        """Return the commit that ``bytes`` of one wrote.
 
         Raises:
-            ValueError: none has.
+            ValueError: it is no commit.
         """
         found = _COMMIT.fullmatch(text)
         if found is None:
@@ -89,7 +90,7 @@ class CatchupLog:
 
     @property
     def end(self) -> Commit | None:
-        """The last commit that is here, or else the one that is reached."""
+        """The last commit in the log, or else the one that is reached."""
         return self.waiting[-1] if self.waiting else self.reached
 
     @property
@@ -123,7 +124,7 @@ class CatchupLog:
                 path.unlink()
 
     def begin(self, commit: Commit) -> None:
-        """Begin anew: all up to ``commit`` is in the directory in the new format, and nothing waits.
+        """Begin anew: the directory in the new format has all up to ``commit``, and nothing waits.
 
         Raises:
             StoreError: the disk takes no file, or gives none up.
@@ -140,10 +141,10 @@ class CatchupLog:
         self.reached, self.waiting = commit, []
 
     def append(self, commit: Commit, changes: Changes) -> None:
-        """Let what ``commit`` has changed wait.
+        """Let the changes of ``commit`` wait.
 
         Raises:
-            StoreError: it cannot be written. Nothing of it waits.
+            StoreError: the changes cannot be written, and do not wait.
         """
         columns = as_columns(changes)
         if not isinstance(columns, ColumnChanges):
@@ -185,7 +186,7 @@ class CatchupLog:
                 self.changes(commit)
 
     def _keep(self, commit: Commit, changes: tuple[Any, Any]) -> None:
-        """Keep what a commit has changed in memory for as long as it waits."""
+        """Keep the changes of a commit in memory for as long as it waits."""
         self._read = {one: self._read[one] for one in self.waiting if one in self._read}
         self._read[commit] = changes
 
@@ -214,7 +215,7 @@ class CatchupLog:
             raise CorruptStoreError(f"{path} cannot be read: {error}") from error
 
     def reach(self, commit: Commit) -> None:
-        """All up to ``commit``, which waits, is in the directory in the new format: it waits no longer.
+        """Take ``commit`` and all before it off the log, as the directory in the new format has them.
 
         Raises:
             StoreError: the disk takes no file, or gives none up. Nothing is lost.
@@ -247,7 +248,7 @@ class CatchupLog:
         return bool(taken)
 
     def delete(self) -> None:
-        """Delete all of it.
+        """Delete the log.
 
         Raises:
             StoreError: it cannot be deleted.

@@ -42,7 +42,7 @@ from millpond.stores.durability.storage.checked_text import read_count
 _Files: TypeAlias = dict[str, tuple[int, str | None]]
 
 _SMALL: Final = 1 << 20
-"""Files that are larger are an engine's to vouch for, if it has checksums."""
+"""The bytes above which an engine with checksums vouches for a file."""
 
 _OPEN: Final = ""
 _OPENING: Final = "opening"
@@ -52,7 +52,7 @@ _STAMP: Final = "@"
 _CHUNK: Final = 1 << 20
 
 DIED: Final = "whoever opened it last died with it open"
-"""The one reason that is no damage: there is no seal."""
+"""The only reason that is no damage: there is no seal."""
 
 
 def seal_path(directory: Path) -> Path:
@@ -64,14 +64,14 @@ class CleanShutdownMarker:
     """The seal of ``directory``.
 
     Args:
-        directory: where an engine keeps its files.
+        directory: the directory of an engine's files.
         checked_by_engine: whether the engine finds damaged bytes by itself.
-        limit: how many bytes a directory may have for its content to be compared.
-        stamped: whether beyond that limit it is to be noticed if somebody else has written a file.
+        limit: the most bytes of a directory whose content is compared.
+        stamped: whether to notice, beyond that limit, that another process has written a file.
 
     Attributes:
         proven: whether the directory is known to hold what its engine wrote; the engine's own checksums count.
-        size: the bytes of its files when the engine let go of them last; None while it is open, or if there is none.
+        size: the bytes of its files when the engine last closed them; None while it is open, or if there is none.
     """
 
     def __init__(self, directory: Path, *, checked_by_engine: bool, limit: int, stamped: bool = False) -> None:
@@ -87,7 +87,7 @@ class CleanShutdownMarker:
         """Take the seal off, before the engine opens the directory.
 
         Returns:
-            Why the directory must not be opened; None if it may be: it is as it was sealed, or there is none.
+            The reason not to open the directory; None if it may be opened: it is as it was sealed, or there is none.
         """
         again = False
         try:
@@ -113,7 +113,7 @@ class CleanShutdownMarker:
                 self._path.unlink(missing_ok=True)
 
     def strangers(self) -> list[str]:
-        """Return the files that have come since the directory was closed; none if no seal tells.
+        """Return the files that are new since the directory was closed; none if no seal tells.
 
         Raises:
             OSError: they cannot be listed.
@@ -144,7 +144,7 @@ class CleanShutdownMarker:
         return _difference(sealed, self._files(_sizes(str(self._directory)), compared.__contains__))
 
     def tidy(self) -> None:
-        """Delete what is left of the seal of a directory that has gone."""
+        """Delete the rest of the seal of a directory that has gone."""
         with suppress(OSError):
             if not self._directory.exists():
                 self._path.unlink(missing_ok=True)

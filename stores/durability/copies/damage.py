@@ -21,7 +21,7 @@ from millpond.stores.specs.store_spec import StoreSpec
 
 
 def is_damage(error: BaseException | None) -> bool:
-    """Return whether the error, or one that led to it, reports damage, found by the engine or where a row is read."""
+    """Return whether an error or one of its causes reports damage, found by the engine or where a row is read."""
     while error is not None and not isinstance(error, CorruptStoreError):
         error = error.__cause__ or error.__context__
     return error is not None
@@ -31,14 +31,14 @@ def contradicts(backend: Backend, spec: StoreSpec, manifest: Manifest, source: F
     """Return whether a local copy, which is at ``manifest``, has other metadata than the durable files.
 
     Raises:
-        DurabilityError: these cannot be read.
+        DurabilityError: the durable files cannot be read.
     """
     own = {row: data for row, data in backend.scan(None, DATA) if row != COMMIT_ROW}
     return own != dict(entries(source, manifest, spec.name, spec.kind.format_version, span=Span(b"", DATA)))
 
 
 def advise(error: BaseException, advice: str) -> None:
-    """Note on an error, once, what to do."""
+    """Add a note to an error, once, with the advice."""
     note = without_known(advice)
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
@@ -62,7 +62,7 @@ def held_by_files(owner: str, storage: Storage) -> str:
 
 @contextmanager
 def advising_of_files(owner: str, storage: Storage) -> Iterator[None]:
-    """Note on an error of damage that it is in durable files, which somebody reads without local copies."""
+    """Add a note to an error of damage in durable files that are read without local copies."""
     try:
         yield
     except CorruptStoreError as error:

@@ -20,21 +20,21 @@ from millpond.stores.backend.own_files import NOT_OURS, make_private, no_link, r
 
 LEASE_FILE: Final = "lease"
 LEASE_TIMEOUT: Final = 60.0
-"""Seconds to wait for another process to release a task."""
+"""The seconds to wait for another process to release a task."""
 
 _PROCESS: Final = re.compile(r"[1-9]\d{0,8}", re.ASCII)
-"""The number of a process; 0 and what is below would ask for whole groups of them."""
+"""The number of a process; 0 and numbers below would mean whole groups of processes."""
 
 _NOTE_SIZE: Final = 32
 _LEVELS: Final = 2
-"""An application's directory, and the task's in it; what is above may be a link."""
+"""An application's directory, and the task's in it; directories above these may be links."""
 
 _FIRST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.05
 
 
 class Lease:
-    """The right to use ``directory``, ``<application_id>/<task_id>`` somewhere, which the first ``acquire`` creates."""
+    """The right to use a ``directory`` ``<application_id>/<task_id>``, which the first ``acquire`` creates."""
 
     def __init__(self, directory: Path, timeout: float) -> None:
         self._path = directory / LEASE_FILE
@@ -111,7 +111,7 @@ class Lease:
         return os.fstat(self._descriptor).st_mtime_ns // 1_000_000
 
     def retire(self) -> None:
-        """Let go, and delete the file, with its directory if that is empty then."""
+        """Release the lease, and delete the file, with its directory if that is empty then."""
         if self.held:
             self._path.unlink(missing_ok=True)
             with suppress(OSError):
@@ -119,7 +119,7 @@ class Lease:
             self.release()
 
     def release(self) -> None:
-        """Let go. Doing so twice is no error."""
+        """Release the lease. Doing so twice is no error."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
@@ -127,7 +127,7 @@ class Lease:
 
 
 def lease_holder(directory: Path) -> str | None:
-    """Return which process has the lease on ``directory`` now; None if none has. Nothing is changed.
+    """Return the process that has the lease on ``directory`` now; None if none has. Nothing is changed.
 
     Raises:
         OSError: the file cannot be read.
@@ -204,10 +204,10 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def _note_holder(descriptor: int) -> None:
-    """Leave this process's id for the error messages of others; on a full disk they have to do without.
+    """Write this process's id for the error messages of others; a full disk leaves them without it.
 
-    All notes have one size, so each covers the one before: a file that was cut off first would be written to the disk
-    by some file systems as soon as it is closed, which takes milliseconds.
+    All notes have one size, so each covers the one before: some file systems would write a file that was truncated
+    first to the disk as soon as it is closed, which takes milliseconds.
     """
     with suppress(OSError):
         os.pwrite(descriptor, f"{os.getpid():<{_NOTE_SIZE - 1}}\n".encode(), 0)

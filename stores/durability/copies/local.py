@@ -61,15 +61,15 @@ class LocalCopy:
     """The local copy of the store whose place is ``place``.
 
     Args:
-        place: the store, and where its copy is.
-        policy: what may be compared in full, and how much prepared at once.
-        upgrade_mode: whether a directory in an older format stays in use, and where the new one is prepared; None if
-            the older one is brought into the new format at once.
-        pace: of the task, at which a new format is prepared; by default one of its own.
+        place: the store, and the place of its copy.
+        policy: the limits of full comparison, and of preparation at once.
+        upgrade_mode: the place where the new format is prepared while a directory in an older one stays in use; None to
+            bring the older one into the new format at once.
+        pace: the task's pace of preparing a new format; by default one of its own.
 
     Attributes:
-        brought: what it took when the copy was opened last.
-        restored: whether, when it was opened last, all that it holds was read from durable files, of which there were.
+        brought: the work of the last opening.
+        restored: whether the last opening read all its content from durable files, and there were any.
     """
 
     def __init__(
@@ -104,13 +104,13 @@ class LocalCopy:
 
         Args:
             manifest: the version.
-            source: where its files are read from.
+            source: the source of its files.
             switches: whether a prepared directory may take the place of the old one.
 
         Raises:
             DurabilityError, FormatError: a durable file is missing, damaged, or of an unknown format.
             BackendInUseError, BackendUnavailableError, StoreFullError: the local copy cannot be used now. It stays.
-            StoreError: a link is in the place of one of its directories.
+            StoreError: one of its directories is a link.
         """
         self._switches = switches
         self._place.refuse_links()
@@ -130,12 +130,12 @@ class LocalCopy:
             return Transaction(self._at(manifest, source))
 
     def follow(self, manifest: Manifest, source: FileSource) -> RestoreResult | None:
-        """Bring a copy that is there to ``manifest`` and close it, unless only a restore does that.
+        """Bring an existing copy to ``manifest`` and close it, unless only a restore does that.
 
-        One that is a commit ahead stays there: its micro-batch may be about to be committed.
+        A copy that is a commit ahead stays there: its micro-batch may be about to be committed.
 
         Returns:
-            What it took; None if there is no copy that can follow.
+            The work; None if there is no copy that can follow.
 
         Raises what ``open`` raises.
         """
@@ -179,7 +179,7 @@ class LocalCopy:
     def _brought(
         self, backend: Backend, manifest: Manifest, source: FileSource, position: Position | None
     ) -> int | None:
-        """Bring a backend from where it stands to ``manifest``, by so many rows; None if only a restore does that."""
+        """Bring a backend from its position to ``manifest``; return the number of rows, None if it needs a restore."""
         if position is not None and position.parent is not None and not manifest.includes(position.commit):
             position = self._undone(backend, manifest, source, position)
         if position is None or not manifest.includes(position.commit):
@@ -193,10 +193,10 @@ class LocalCopy:
             return None
 
     def _bring_preparation(self, backend: Backend, manifest: Manifest, source: FileSource) -> None:
-        """Have what is being prepared follow to ``manifest``, at which the backend in use is.
+        """Bring the directory being prepared to ``manifest``, at which the backend in use is.
 
         Raises:
-            BackendError: it cannot, and the old directory alone does not hold all that was written.
+            BackendError: it cannot follow, and the old directory alone does not hold all that was written.
         """
 
         def brought(prepared: Backend) -> bool:
@@ -209,7 +209,7 @@ class LocalCopy:
             self._preparation.bring(manifest, brought)
 
     def _prepare_anew(self, backend: Backend, error: BackendError) -> None:
-        """Begin anew to prepare, unless what has failed had more than the backend in use can hold."""
+        """Begin to prepare anew, unless what has failed had more than the backend in use can hold."""
         if self._in_use.content is not self.spec.kind.format_version:
             raise error
         _log.warning("the new format of store %r is prepared anew: %s", self.spec.name, error)
@@ -278,7 +278,7 @@ class LocalCopy:
             self._preparation.append(manifest, prepared)
 
     def prepare_further(self, transaction: Transaction) -> None:
-        """Go on with what is being prepared, if anything is, from the rows as they were before the transaction."""
+        """Go on with a preparation, if there is one, from the rows as they were before the transaction."""
         if self._prepares:
             self._preparation.go_on(transaction.backend)
 
@@ -287,13 +287,13 @@ class LocalCopy:
         return tables_of_changes(self.spec.name, self.spec.kind.format_version, transaction.changes)
 
     def durable_tables(self, transaction: Transaction, manifest: Manifest, source: FileSource) -> Iterator[Table]:
-        """All rows: those of the durable files at ``manifest``, from ``source``, and what the transaction changes."""
+        """Yield all rows: those of the durable files at ``manifest``, with the changes of the transaction."""
         name, version = self.spec.name, self.spec.kind.format_version
         rows = entries(source, manifest, name, version, transaction.changes)
         return tables_of_entries(name, version, rows)
 
     def copied_tables(self, transaction: Transaction) -> Iterator[Table]:
-        """All rows: those of this copy, and what the transaction changes."""
+        """Yield all rows: those of this copy, with the changes of the transaction."""
         return tables_of_entries(self.spec.name, self.spec.kind.format_version, transaction.scan())
 
     def _opened(self, manifest: Manifest, source: FileSource) -> Backend:
@@ -318,15 +318,15 @@ class LocalCopy:
         return self._backend
 
     def _put_seals_back(self) -> None:
-        """Seal what nobody has opened: it is as it was when its seals were taken off."""
+        """Put back the seals of directories that nobody has opened: they are as they were when these were taken off."""
         for seal in self._seals:
             seal.closed()
 
     def _knows_less(self, manifest: Manifest, source: FileSource) -> bool:
         """Return whether a copy that is about to be prepared from has no timestamps, and the durable files do.
 
-        So it is if the store was timestamped once and has been plain since. Once something is prepared, it has what the
-        files have got meanwhile.
+        This is the case if the store was timestamped once and has been plain since. Once something is prepared, it has
+        all that the files have gained meanwhile.
         """
         formats = (self._in_use.content, self.spec.kind.format_version)
         if not self._prepares or self._preparation.begun or formats != (FormatVersion.PLAIN, FormatVersion.TIMESTAMPED):
@@ -340,13 +340,13 @@ class LocalCopy:
             self._prepare_anew(backend, error)
 
     def _delete_left_over(self) -> None:
-        """Delete what upgrades have prepared that were given up; once, because nobody else prepares such."""
+        """Delete the preparations of upgrades that were given up; once, because nobody else makes any."""
         if not self._tidy and self._place.supplier.persistent:
             self._preparation.delete_others()
         self._tidy = True
 
     def _open_in_use(self) -> Backend:
-        """Return the directory that is used: the old one while the new one is being prepared."""
+        """Return the directory in use: the old one while the new one is being prepared."""
         older = self._place.older()
         if older is not None and self._switches and self._preparation.prepared:
             self._preparation.take_over()
@@ -365,7 +365,7 @@ class LocalCopy:
         return self._seals[self._versions.index(self._in_use)]
 
     def release(self) -> None:
-        """Let go of the directory, for another process to use. A copy in memory stays: nobody else could use it."""
+        """Release the directory, for another process to use. A copy in memory stays: nobody else could use it."""
         if self._place.supplier.persistent:
             self.close()
 
@@ -387,7 +387,7 @@ class LocalCopy:
         self.discard()
 
     def discard(self) -> None:
-        """Throw the copy away."""
+        """Delete the copy."""
         try:
             self.close()
         except CorruptStoreError as error:

@@ -12,11 +12,11 @@ from typing import Any, Final, NamedTuple
 _ROWS_PER_STEP: Final = 500
 _BYTES_PER_STEP: Final = 1 << 20
 _LEAST_READ: Final = 8
-"""Rows that are read of a commit at once, however many there are."""
+"""The rows of a commit that are read at once, however many commits there are."""
 
 
 class Step(NamedTuple):
-    """The next rows, in key order, with None for what is deleted; and how many of each commit's they make up for."""
+    """The next rows, in key order, with None for deletions; and the number of each commit's rows among them."""
 
     rows: dict[bytes, bytes | None]
     counts: Sequence[int]
@@ -28,7 +28,7 @@ class Step(NamedTuple):
 
 
 class Merge:
-    """The changes of commits, of which ``take`` says which have been dealt with.
+    """The merge of the changes of commits; ``take`` skips those that are dealt with.
 
     Args:
         commits: the keys of each commit, in order, and their values, as Arrow arrays; the oldest commit first.
@@ -45,7 +45,7 @@ class Merge:
         return sum(len(keys) - place for (keys, _), place in zip(self._commits, self._places, strict=True))
 
     def step(self) -> Step:
-        """Return the next rows, at least one if any are left, of at most a bounded size beyond that one."""
+        """Return the next rows, at least one if any are left, and at most a bounded size beyond that one."""
         found = self._next_keys()
         ends = [keys[-1] for keys, whole in found if not whole]
         end = min(ends, default=None)
@@ -75,7 +75,7 @@ class Merge:
 
 
 def _bounded(rows: dict[bytes, bytes | None]) -> dict[bytes, bytes | None]:
-    """Return the first of the rows, in order, as many as a step has."""
+    """Return the first of the rows, in order, as many as fit into a step."""
     bounded: dict[bytes, bytes | None] = {}
     size = 0
     for key in sorted(rows):

@@ -25,8 +25,8 @@ def delete_others(place: StoreLocation, policy: DurabilityPolicy, manifest: Mani
     """Delete the copies of a store in formats with other rows than its own that ``manifest`` does not continue.
 
     Raises:
-        BackendInUseError, BackendUnavailableError: one cannot be looked at now.
-        StoreError: one cannot be deleted.
+        BackendInUseError, BackendUnavailableError: a copy cannot be read now.
+        StoreError: a copy cannot be deleted.
     """
     for version, directory in place.others():
         if not _continues(place, policy, manifest, version, directory):
@@ -38,7 +38,7 @@ def delete_others(place: StoreLocation, policy: DurabilityPolicy, manifest: Mani
 def _continues(
     place: StoreLocation, policy: DurabilityPolicy, manifest: Manifest, version: FormatVersion, directory: Path
 ) -> bool:
-    """Return whether ``manifest`` leads on from where the copy in a directory stands, as far as can be told."""
+    """Return whether ``manifest`` leads on from the position of the copy in a directory, as far as can be told."""
     seal = CleanShutdownMarker(directory, checked_by_engine=place.supplier.checksums, limit=policy.sealed_bytes)
     if seal.take_off() is not None:
         return False

@@ -2,9 +2,9 @@
 
 Rule of this module: a position is written in the same atomic write as the changes that lead to it. It also names the
 boot of the machine, because local copies are not flushed: after a crash of the machine an engine may show anything,
-after a crash of the process only what it wrote. A position from another boot is not trusted. What led there is named as
-a manifest would name it, so that it can be undone although no manifest was kept: as the delta, if the commit wrote a
-snapshot and a delta beside it.
+after a crash of the process only what it wrote. A position from another boot is not trusted. The last file is named as
+a manifest would name it, so that its commit can be undone although no manifest was kept: it is the delta, if the commit
+wrote a snapshot and a delta beside it.
 
 The row's value is JSON::
 
@@ -36,7 +36,7 @@ class Position(NamedTuple):
 
     @classmethod
     def of(cls, manifest: Manifest) -> "Position":
-        """Return the position of a copy that holds what ``manifest`` says."""
+        """Return the position of a copy with the content of ``manifest``."""
         if not manifest.files:
             return NOWHERE
         if manifest.bridge is not None and not manifest.deltas:
@@ -49,13 +49,13 @@ class Position(NamedTuple):
         return NO_COMMIT if self.file is None else self.file.commit
 
     def branched_from(self, manifest: Manifest) -> Manifest | None:
-        """Return the version of which the last commit is one delta, if ``manifest`` leads there, too."""
+        """Return the version before the last commit, if ``manifest`` leads on from there."""
         if self.file is None or self.parent is None or self.file.kind is not FileKind.DELTA:
             return None
         return None if manifest.after(self.parent) is None else manifest.up_to(self.parent)
 
     def encoded(self) -> bytes:
-        """Return the row's value, of a position that has a file."""
+        """Return the row's value, for a position that has a file."""
         assert self.file is not None
         content = {"boot": boot_id(), "parent": self.parent, "kind": self.file.kind, "file": self.file.fields}
         return json.dumps(content, separators=(",", ":")).encode()
@@ -75,7 +75,7 @@ def boot_id() -> str:
 
 
 def encode_position(manifest: Manifest) -> bytes:
-    """Return the row's value for a copy that holds what ``manifest`` says, which has at least one file."""
+    """Return the row's value for a copy with the content of ``manifest``, which has at least one file."""
     return Position.of(manifest).encoded()
 
 
@@ -84,7 +84,7 @@ def position_of(backend: Backend, *, of_any_boot: bool = False) -> Position | No
 
     Args:
         backend: the rows.
-        of_any_boot: whether only the commit is of interest, and not whether the rows can be trusted.
+        of_any_boot: whether a position from another boot counts, which suffices if only the commit matters.
     """
     row = backend.get(COMMIT_ROW)
     if row is None:

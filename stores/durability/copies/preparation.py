@@ -51,13 +51,13 @@ class Preparation:
     """The directory in the new format of one store.
 
     Args:
-        place: the store, and where its directory will be.
-        policy: how many rows a micro-batch copies at most, how many commits may wait, and what may be compared with its
-            seal in full.
-        pace: how much time may be spent.
+        place: the store, and the place of its directory.
+        policy: the most rows that a micro-batch copies, the most commits that wait, and the limit of full comparison
+            with the seal.
+        pace: the time that may be spent.
 
     Attributes:
-        proven: whether what was taken over is known to hold what its engine wrote.
+        proven: whether the directory that was taken over is known to hold what its engine wrote.
     """
 
     def __init__(self, place: StoreLocation, policy: DurabilityPolicy, pace: MigrationThrottle) -> None:
@@ -92,7 +92,7 @@ class Preparation:
         return self._complete or self.prepared
 
     def delete_others(self) -> None:
-        """Delete what was prepared of the store in other formats than the one that is asked for.
+        """Delete the preparations of the store in other formats than the one that is asked for.
 
         Raises:
             StoreError: it cannot be deleted.
@@ -127,10 +127,10 @@ class Preparation:
     def begin(self, source: Backend) -> None:
         """Begin to copy the rows of ``source``, which is at a commit, unless that has begun.
 
-        From then on both are brought from commit to commit, each with what it can hold.
+        From then on both are brought from commit to commit, each with as much as it can hold.
 
         Raises:
-            CorruptStoreError: what was begun has failed.
+            CorruptStoreError: the preparation has failed.
             BackendInUseError, BackendUnavailableError, StoreFullError: it cannot begin now.
         """
         if self._looked_at:
@@ -146,11 +146,11 @@ class Preparation:
                 backend.write({NEXT_ROW: b"", COMMIT_ROW: source.get(COMMIT_ROW)})
 
     def bring(self, manifest: Manifest, brought: Callable[[Backend], bool]) -> None:
-        """See to it that all which ``manifest`` includes is there, or waits.
+        """Ensure that all which ``manifest`` includes is in the directory, or waits.
 
         Args:
             manifest: the version that is opened.
-            brought: brings a backend there by durable files, and says whether that could be done.
+            brought: brings a backend there by durable files, and returns whether it could.
 
         Raises:
             CorruptStoreError: it cannot be done.
@@ -170,7 +170,7 @@ class Preparation:
             self._looked_at = self._follows = True
 
     def _replay(self, sweep: Sweep, wanted: Commit | None, brought: Callable[[Backend], bool]) -> None:
-        """Bring the directory itself to a commit, with what waits, and from there on by durable files."""
+        """Bring the directory itself to a commit, by the commits that wait, and from there on by durable files."""
         self._write_all(sweep)
         self._sweep = None
         with self._pace.aside():
@@ -179,7 +179,7 @@ class Preparation:
             self._backlog.begin(wanted)
 
     def append(self, manifest: Manifest, changes: Changes) -> None:
-        """Let what the commit of ``manifest`` has changed wait."""
+        """Let the changes of the commit of ``manifest`` wait."""
         commit = Commit.of(Position.of(manifest))
         if self._follows and commit is not None:
             with self._pace.aside(), self._forgiving():
@@ -187,7 +187,7 @@ class Preparation:
                 self._backlog.read_ahead()
 
     def go_on(self, source: Backend) -> None:
-        """Copy rows, and write what waits: as much as the pace allows, or has to be done.
+        """Copy rows, and write commits that wait: as much as the pace allows, or as has to be done.
 
         Args:
             source: the rows of the version that was opened.
@@ -218,9 +218,9 @@ class Preparation:
         return len(self._backlog.waiting) > self._policy.prepared_commits
 
     def _write_in_time(self) -> bool:
-        """Write as much as has to be done so that no more commits wait than may; returns whether that was anything.
+        """Write as much as has to be done so that no more commits wait than may; return whether anything was written.
 
-        What is due is written bit by bit, by all the micro-batches that are left until then.
+        Commits that are due are written bit by bit, by all the micro-batches that are left until then.
         """
         if not self._due:
             return False
@@ -234,7 +234,7 @@ class Preparation:
         return True
 
     def _rows_in_time(self) -> int:
-        """Return how many rows of what is due have to be written now."""
+        """Return the number of rows of due commits that have to be written now."""
         if not self._due or self._sweep is None:
             return 0
         batches = self._policy.prepared_commits - len(self._backlog.waiting) + 1
@@ -333,7 +333,7 @@ class Preparation:
             self._delete_directories()
 
     def close(self) -> None:
-        """Let go of the directory. Doing so twice is no error."""
+        """Close the directory. Doing so twice is no error."""
         if self._backend is None:
             return
         directory, complete = self._directory, self._complete
@@ -353,7 +353,7 @@ class Preparation:
             self._seals[directory].closed()
 
     def discard(self) -> None:
-        """Throw away what is there."""
+        """Delete the directory and all that waits."""
         self._delete_directories()
         self._backlog.delete()
         self._looked_at = self._follows = False

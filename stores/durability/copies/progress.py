@@ -17,14 +17,14 @@ EVERY_SECONDS: Final = 10.0
 
 
 class Progress:
-    """Counts the rows that are read for one store.
+    """The count of the rows that are read for one store.
 
     Args:
         store: its name.
         manifest: the version that it is restored at.
 
     Attributes:
-        read: how many there have been.
+        read: the number of rows so far.
     """
 
     def __init__(self, store: str, manifest: Manifest) -> None:
@@ -34,7 +34,7 @@ class Progress:
         self._began = self._told = time.monotonic()
 
     def watched(self, run: Iterator[Rows]) -> Iterator[Rows]:
-        """Yield the parts of a run, which are counted."""
+        """Yield the parts of a run, and count them."""
         for part in run:
             self.read += len(part[0])
             now = time.monotonic()

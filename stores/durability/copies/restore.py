@@ -1,7 +1,7 @@
 """Bringing a backend to the version of a manifest, from the durable files.
 
 Rule of this module: it decides nothing. Whether to replay, to undo or to restore is up to
-``millpond.stores.durability.copies.local``. All end at the same content; they differ in what they start from.
+``millpond.stores.durability.copies.local``. All end at the same content, but start from different ones.
 """
 
 from collections.abc import Iterable, Iterator
@@ -40,7 +40,7 @@ def replay(
     """Bring a backend on from ``commit``, which ``manifest`` includes: each delta with its position in one write.
 
     Returns:
-        How many rows were written.
+        The number of rows written.
 
     Raises:
         MissingFileError, CorruptFileError: a file is gone or damaged. The backend is at an earlier commit.
@@ -62,7 +62,7 @@ def replay(
 def undo(
     backend: Backend, source: FileSource, manifest: Manifest, delta: DurableFile, store: str, version: FormatVersion
 ) -> None:
-    """Take one delta back that was written over ``manifest``: its keys get the values that they had, in one write."""
+    """Undo one delta that was written over ``manifest``: give its keys their former values, in one write."""
     changed = [keys for keys, _ in columns_of_file(source, manifest, delta, store, version)]
     wanted = pa.chunked_array(changed, pa.binary()).combine_chunks()
     before: dict[Any, Any] = dict.fromkeys(wanted.to_pylist())
@@ -79,7 +79,7 @@ def restore(backend: Backend, source: FileSource, manifest: Manifest, store: str
     """Fill an empty backend with the rows of ``store``. The position comes last: until then nobody trusts the rest.
 
     Returns:
-        How many rows were read.
+        The number of rows read.
     """
     progress = Progress(store, manifest)
     if manifest.files:
@@ -100,10 +100,10 @@ def entries(
     """Return a stream of the rows of ``store`` at ``manifest`` in the local format, in key order, with metadata rows.
 
     Args:
-        source, manifest, store, version: where they are, and whose they are.
+        source, manifest, store, version: the rows.
         changes: the changes since.
         progress: is told of each part that is read.
-        span: the keys, as durable files have them, that are wanted, and all of each key whose versions lie apart.
+        span: the wanted keys, as durable files have them, and all of each key whose versions lie apart.
     """
     runs = rows_of_files(source, manifest, store, version, span)
     if progress is not None:
@@ -115,7 +115,7 @@ def entries(
 
 
 def knows_timestamps(source: FileSource, manifest: Manifest, store: str) -> bool:
-    """Return whether a file of ``manifest`` has a row of ``store`` with a timestamp that is known."""
+    """Return whether a file of ``manifest`` has a row of ``store`` with a known timestamp."""
     tables = (table for file in manifest.files for table in read_tables(source, manifest, file, store))
     return any(pc.any(pc.not_equal(table.column("timestamp"), UNKNOWN_TIMESTAMP)).as_py() for table in tables)
 
@@ -123,7 +123,7 @@ def knows_timestamps(source: FileSource, manifest: Manifest, store: str) -> bool
 def newest_are_stamped(source: FileSource, manifest: Manifest, store: str) -> bool:
     """Return whether the newest values of ``store`` in the files of ``manifest`` have timestamps, known or not.
 
-    So they have if a timestamped store wrote them: in one file all values have timestamps, or none has.
+    They have timestamps if a timestamped store wrote them: in one file all values have one, or none has.
     """
     for file in reversed(manifest.files):
         for table in read_tables(source, manifest, file, store):
@@ -138,7 +138,7 @@ def rows_of_files(
 ) -> list[Iterator[Rows]]:
     """Return the rows of ``store`` in the snapshot of ``manifest``, and in each delta: runs to be merged.
 
-    Each version still lies by its time.
+    Each version still has its own row, by its time.
     """
     base = (_rows(source, manifest, file, store, version, span) for file in manifest.base)
     deltas = [_rows(source, manifest, file, store, version, span) for file in manifest.deltas]

@@ -1,9 +1,9 @@
-"""Standby copies: those of tasks that run elsewhere, kept where the workers of this machine would look for them.
+"""Standby copies: copies of tasks that run elsewhere, kept where the workers of this machine would look for them.
 
 Rule of this module: no worker waits for more than it would have to do itself. A copy follows in its place, under the
-lease of its task, by the deltas that it misses. One that only a restore helps is restored beside, and moved in once it
-is whole. A task whose lease is held is left alone. So is one whose lease somebody else has had since the version before
-the last was committed: a worker of this machine is carrying it forward.
+lease of its task, by the deltas that it misses. A copy that needs a restore is restored beside, and moved in once it is
+whole. A task whose lease is held is left alone, and so is a task whose lease another process has had since the version
+before the last was committed: a worker of this machine is carrying it forward.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,12 +35,12 @@ class StandbyTask:
         supplier: the backend of stores whose spec names none.
         application_id: the task's application.
         task_id: the task.
-        local_dir: where the job's workers keep their copies on this machine.
-        beside: another directory of that file system, where copies are restored.
-        storage: where the durable files are.
-        policy: of the job.
-        lag: how many commits a copy may be behind before it is brought on.
-        as_recorded: whether the kinds of ``specs`` are those of an evolution record, as for ``warm``.
+        local_dir: the directory of the workers' copies on this machine.
+        beside: another directory of that file system, for copies that are restored.
+        storage: the place of the durable files.
+        policy: the job's policy.
+        lag: the number of commits that a copy may be behind before it is brought on.
+        as_recorded: whether the kinds of ``specs`` come from an evolution record, as for ``warm``.
 
     Attributes:
         stood: the version at which the copies stand; None if there are none that can follow, or a worker has them.
@@ -82,7 +82,7 @@ class StandbyTask:
         self._seen: tuple[LeaseMark, Manifest] | None = None
 
     def note(self) -> None:
-        """Note who has used the copies. Call it before the manifest is read that is to be followed.
+        """Note the last user of the copies. Call it before reading the manifest that is to be followed.
 
         Raises:
             StoreError: the local directory cannot be read.
@@ -99,7 +99,7 @@ class StandbyTask:
         Raises:
             ConfigurationError: there is a copy in another format than the one to keep.
             BackendInUseError: another process restores the task, too.
-            MissingFileError: a file is gone; if that is garbage by now, a newer manifest does not name it.
+            MissingFileError: a file is gone; if it is garbage by now, a newer manifest does not name it.
             CorruptFileError, DurabilityError: the durable state is damaged, or the storage failed.
             StoreFullError: there is no room for a copy.
             StoreError: the local directory cannot be used.
@@ -163,7 +163,7 @@ class StandbyTask:
         return warmed
 
     def _restored(self, manifest: Manifest) -> list[Warmed] | None:
-        """Restore the copies beside, and move them in unless a worker has come for the task meanwhile."""
+        """Restore the copies beside, and move them in unless a worker has taken up the task meanwhile."""
         warmed = warm(
             self._specs,
             self._supplier,
@@ -197,7 +197,7 @@ class StandbyTask:
                 raise LocalDirectoryError(f"a standby copy cannot be moved to {place.directory}: {error}") from error
 
     def _clear(self) -> None:
-        """Delete what is left beside, of this process or one that has died."""
+        """Delete leftovers of a restore, of this process or one that has died."""
         if not self._beside.is_dir():
             return
         with _leased(self._beside) as lease:
@@ -235,7 +235,7 @@ def _leased(directory: Path) -> Iterator[Lease | None]:
 
 
 def _refuse_other_formats(place: StoreLocation) -> None:
-    """Refuse to keep a copy in a format that the job does not have, as far as a copy of its own tells."""
+    """Refuse to keep a copy in a format that the job does not have, as far as its own copy tells."""
     for version in FormatVersion:
         directory = place.directory.with_name(version.directory_name(place.spec.name))
         if directory != place.directory and directory.is_dir():

@@ -9,7 +9,7 @@ stands at a commit, as a local copy does. Beyond that it has rows of its own, ab
                      here
 
 Rows are copied as the directory in use has them, which may be some commits further on. A row that is here already
-stays, because it may have what the old format cannot hold, and whatever has changed since waits to be written over it.
+stays, because it may have what the old format cannot hold, and all changes since then wait to be written over it.
 So once the commits that wait are written, all rows are those of the last of them.
 """
 
@@ -98,13 +98,13 @@ class Sweep:
         return self._next is None
 
     def check(self, manifest: Manifest | None = None) -> None:
-        """Find out whether what waits leads on from where the directory stands, and all that is there counts.
+        """Check that the commits that wait lead on from the directory's position, and that all of its rows count.
 
         Args:
-            manifest: what counts, besides what waits.
+            manifest: the version whose commits count, besides those that wait.
 
         Raises:
-            CorruptStoreError: it does not.
+            CorruptStoreError: they do not.
         """
         if self._backlog.reached not in (self.at, None):
             raise CorruptStoreError("what waits to be written to a new format does not lead on from where that stands")
@@ -124,10 +124,10 @@ class Sweep:
         return self._passing().merge.left
 
     def write_further(self) -> int:
-        """Write the next rows of the first commits that wait; returns of how many rows ``left`` is less.
+        """Write the next rows of the first commits that wait; return by how many ``left`` is less.
 
         Raises:
-            CorruptStoreError: what waits is damaged.
+            CorruptStoreError: a commit that waits is damaged.
         """
         passing = self._passing()
         step = passing.merge.step()
@@ -153,7 +153,7 @@ class Sweep:
         return Piece(rows, None)
 
     def copy(self, piece: Piece) -> None:
-        """Copy what ``piece`` has told last, of a source that is at the end of the backlog."""
+        """Copy the rows of the last ``piece``, from a source that is at the end of the backlog."""
         rows: dict[bytes, bytes | None] = dict(piece.rows)
         # A scan, because most rows are not there yet: each would cost a search of its own.
         for row, _ in self._backend.scan(self._next or None, piece.following):
@@ -181,7 +181,7 @@ class Sweep:
         self._backlog.reach(passing.commit)
 
     def _passing(self) -> _Pass:
-        """Return the pass that goes on, or one over what waits now."""
+        """Return the pass that goes on, or one over the commits that wait now."""
         waiting = self._backlog.waiting
         if self._pass is None or self._pass.commit not in waiting:
             part = self._part if self._part is not None and self._part.commit in waiting else None

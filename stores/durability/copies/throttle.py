@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from typing import Final
 
 LEAST_COPYING: Final = 1 / 4
-"""Which part of the share copying may take although what has to be written takes all of it, so that it ends."""
+"""The part of the share that copying may take although due commits take all of it, so that copying ends."""
 
 LEAST_WORK: Final = 1 / 2
-"""What is done in a directory takes at least that part of the time that it took to open it."""
+"""The part of the time of opening a directory that work in it takes at least."""
 
 
 class MigrationThrottle:
@@ -37,7 +37,7 @@ class MigrationThrottle:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Count the time within as spent on a new format. None of these are to be nested."""
+        """Count the time within as spent on a new format. These contexts must not be nested."""
         start = self._clock()
         try:
             yield
@@ -46,7 +46,7 @@ class MigrationThrottle:
 
     @contextmanager
     def opening(self) -> Iterator[None]:
-        """Count the time within as spent, and have it be worth it."""
+        """Count the time within as spent, and as a cost that work must outweigh."""
         before = self._spent
         with self.aside():
             yield
@@ -54,7 +54,7 @@ class MigrationThrottle:
 
     @contextmanager
     def closing(self) -> Iterator[None]:
-        """Count the time within as spent. As much is set aside for the next time."""
+        """Count the time within as spent, and set as much aside for the next time."""
         before = self._spent
         with self.aside():
             yield
