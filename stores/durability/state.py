@@ -60,35 +60,35 @@ class TaskState:
     """The state of one task: one partition of one sub-topology.
 
     It may stay open over many batches. Several processes, or several objects in one, may serve the same task in turn:
-    between two batches a persistent backend is closed, and it is noticed if others have moved the local copy on.
+    between two batches a persistent backend is closed, and the task notices if others have moved the local copy on.
 
     Args:
         specs: the stores, each with a name of its own.
         supplier: the backend of the local copies, except those whose spec names one.
         application_id: a plain file name; state belongs to one application and one topology.
         task_id: a plain file name, the same in every run.
-        local_dir: where the local copies live, the same for all processes of a machine.
-        storage: where the durable files live, the same for all machines.
-        fingerprint: what stands for the topology; state of another one is refused. Empty: nothing is checked.
-        policy: when to write snapshots and what to retain.
-        run: 32 hexadecimal digits that stand for the run of the job that this task belongs to. All processes that
-            serve the task for one run give the same; by default the object is a run of its own.
+        local_dir: the directory of the local copies, the same for all processes of a machine.
+        storage: the place of the durable files, the same for all machines.
+        fingerprint: the fingerprint of the topology; state of another one is refused. Empty: nothing is checked.
+        policy: the rules for snapshots and for retention.
+        run: the id, of 32 hexadecimal digits, of the run of the job that this task belongs to. All processes that serve
+            the task for one run give the same; by default the object is a run of its own.
         exclusive: keep the lease and the backends from batch to batch, until ``close``. For a task that only one
             process serves; any other has to wait.
-        upgrade_mode: go on in the format in which a local copy is, and have the one that its spec asks for prepared
-            beside it, or elsewhere by another process; None to bring it into that format when the task is opened.
-        upgrade_from: the release that must be able to read what is written, so that the task can go back to it.
+        upgrade_mode: where the format that a spec asks for is prepared while a local copy stays in its own: beside it,
+            or elsewhere by another process; None to bring the copy into that format when the task is opened.
+        upgrade_from: the release that must be able to read the files, so that the task can go back to it.
         memory_budget: bytes for those stores whose engines share memory of a bounded size, together with all others in
-            this process that have the same budget; None for what their backends say.
+            this process that have the same budget; None for their backends' own sizes.
         lease_timeout: seconds to wait for another process to release the task.
 
     Attributes:
-        metrics: what was measured since the stores were opened last.
-        budgeted: the suppliers of those of its stores that keep within ``memory_budget``.
+        metrics: the metrics since the stores were last opened.
+        budgeted: the suppliers of its stores that keep within ``memory_budget``.
 
     Raises:
         ConfigurationError: two stores have the same name, an id is not a plain file name, the release to be upgraded
-            from can read no such state, or a backend cannot do with the budget.
+            from can read no such state, or a backend cannot keep to the budget.
     """
 
     def __init__(
@@ -147,11 +147,11 @@ class TaskState:
     def open(self, manifest: Manifest | None) -> Mapping[str, WritableStore[Any, Any]]:
         """Return the stores, by name, at ``manifest``, or empty for None; what was not committed before is rolled back.
 
-        Cheap if the local copy is there already; otherwise it catches up or is restored.
+        Opening is cheap if the local copy is there already; otherwise it catches up or is restored.
 
         Raises:
             StateConflictError: the manifest, or the directory in the storage, belongs to another topology.
-            BackendInUseError: somebody else has the task open and does not release it.
+            BackendInUseError: another process has the task open and does not release it.
             MissingFileError, CorruptFileError: the durable state is incomplete or damaged, and the local copies cannot
                 stand in for it.
             StoreFullError: there is no room for the local copy.
@@ -208,7 +208,7 @@ class TaskState:
         """Let the local copies stand in for durable files that are gone or damaged: the next commit is a snapshot.
 
         Raises:
-            DurabilityError: they cannot, because nothing shows that they hold what was written to them.
+            DurabilityError: they cannot, because nothing proves that they hold what was written to them.
         """
         unproven = [name for name, copy in self._copies.items() if not copy.proven]
         if unproven:
@@ -226,8 +226,8 @@ class TaskState:
         """Make the changes since ``open`` durable, and end the batch: the stores are closed.
 
         Returns:
-            The manifest of the new version, for the caller to keep: it alone makes the version count. Without any
-            change, the manifest that was opened.
+            The manifest of the new version, for the caller to keep: only that makes the version count. Without changes,
+            the manifest that was opened.
 
         Raises:
             StoreClosedError: no batch is open.
@@ -266,11 +266,11 @@ class TaskState:
                 self.metrics.put(StoreMetric.DISK_SIZE, disk.total)
 
     def memory_use(self) -> int:
-        """About how many bytes of this process's memory its stores hold from batch to batch; ``close`` frees them."""
+        """Return about how many bytes of memory its stores hold between batches; ``close`` frees them."""
         return sum(copy.memory_use for copy in self._copies.values())
 
     def _committed(self, before: Manifest) -> Manifest:
-        """Write what has changed: the durable file, then the local copies."""
+        """Write the changes: the durable file, then the local copies."""
         for store in self._stores.values():
             store.flush()
         manifest = before
@@ -291,7 +291,7 @@ class TaskState:
         return self._prepared(manifest)
 
     def _prepared(self, manifest: Manifest) -> Manifest:
-        """Return the manifest, which says which stores are prepared in a new format once all that are upgraded are."""
+        """Return the manifest with the stores that are prepared in a new format, once all that are upgraded are."""
         upgraded = {name: copy.prepared for name, copy in self._copies.items() if copy.prepared is not None}
         prepared = tuple(sorted(upgraded)) if all(upgraded.values()) else ()
         if prepared and not manifest.prepared:
@@ -312,9 +312,9 @@ class TaskState:
         """Forget the changes since ``open`` and end the batch: the stores are closed. Without a batch, do nothing.
 
         Args:
-            cause: why. After a ``CorruptStoreError`` the local copies are thrown away, so that the next ``open``
-                restores them instead of running into the same damage, and a note on the error says so. The same goes
-                for an error of what the metadata say, if the durable files say something else.
+            cause: the error. After a ``CorruptStoreError`` the local copies are thrown away, so that the next ``open``
+                restores them instead of finding the same damage, and a note on the error says so. So they are after an
+                error of metadata that differ from those of the durable files.
         """
         damaged = is_damage(cause) or self._contradicted(cause)
         self._manifest = self._broken = None
@@ -333,7 +333,7 @@ class TaskState:
                 self._discard_because_of(cause)
 
     def _contradicted(self, cause: BaseException | None) -> bool:
-        """Return whether an error is of metadata, and those of a local copy are not those of the durable files."""
+        """Return whether an error is of metadata of a local copy that differ from those of the durable files."""
         manifest = self._manifest
         if manifest is None or not isinstance(cause, FormatError | StateConflictError):
             return False
@@ -347,7 +347,7 @@ class TaskState:
             return False
 
     def _discard_because_of(self, damage: BaseException) -> None:
-        """Throw the local copies away, and note on the error what to do."""
+        """Throw the local copies away, and add a note with the advice to the error."""
         restored = [copy.restored for copy in self._copies.values() if copy.restored or copy.is_open]
         self._thrown_away = not (any(restored) and all(restored))
         task = task_of(self._application_id, self._task_id)
@@ -359,7 +359,7 @@ class TaskState:
             copy.discard()
 
     def close(self) -> None:
-        """Roll back and let go of everything. Closing twice is no error; the object can be opened again."""
+        """Roll back and release everything. Closing twice is no error; the object can be opened again."""
         self._close()
 
     def _close(self, cause: BaseException | None = None) -> None:

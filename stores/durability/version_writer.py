@@ -1,8 +1,8 @@
 """``VersionWriter``: writes the durable file of a task's next version, a delta or a snapshot.
 
-Rule of this module: it decides which of the two is written, and what goes into it. When that happens, and what becomes
-of the manifest, is ``TaskState``'s. A large snapshot is written in steps: each commit writes a part of it into the file
-of its delta, so that none takes long.
+Rule of this module: it decides which of the two is written, and what goes into it. ``TaskState`` decides when, and what
+becomes of the manifest. A large snapshot is written in steps: each commit writes a part of it into the file of its
+delta, so that none takes long.
 """
 
 import logging
@@ -32,7 +32,7 @@ Opened = Sequence[tuple[LocalCopy, Transaction]]
 """The copies of a task's stores with their transactions, in the order of files."""
 
 StandIn = Callable[[DurabilityError], None]
-"""Called with what is wrong before local copies stand in for durable files; it raises if they cannot."""
+"""A call with the fault of durable files before local copies stand in for them; it raises if they cannot."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class VersionWriter:
 
         Args:
             manifest: the version before it.
-            opened: the stores with what has changed in them.
-            stand_in: called if durable files turn out to be gone or damaged only now.
-            broken: whether it is known that they are.
+            opened: the stores with their changes.
+            stand_in: is called if durable files are found gone or damaged only now.
+            broken: whether they are known to be so.
 
         Returns:
             The manifest of that version.
@@ -104,13 +104,13 @@ class VersionWriter:
         return manifest.with_snapshot(snapshot, bases, reader, delta)
 
     def _unfinished(self, manifest: Manifest) -> Unfinished | None:
-        """Return the snapshot of which the next step is due; None if it is to be written at once."""
+        """Return the snapshot whose next step is due; None if it is to be written at once."""
         if manifest.unfinished is not None or manifest.snapshot is None or not self.written.in_steps:
             return manifest.unfinished
         return Unfinished(manifest.commit)
 
     def _write_step(self, manifest: Manifest, opened: Opened, begun: Unfinished, size: StepSize) -> Manifest:
-        """Write what the transactions change and, into the same file, what the next step of a snapshot writes."""
+        """Write the changes of the transactions and, into the same file, the next step of a snapshot."""
         stores = {copy.spec.name: copy.spec.kind.format_version for copy, _ in opened}
         version = manifest.up_to(begun.commit)
         going, group = begun.next_group(version.deltas, size.rows, size.bytes)
@@ -133,19 +133,19 @@ class VersionWriter:
         return after.with_finished(self.policy.bases_after(manifest)) if step.last else after
 
     def _new_delta(self, manifest: Manifest) -> AbstractContextManager[NewFile]:
-        """Return the file of the next version, which has a part of a snapshot."""
+        """Return the file of the next version, with a part of a snapshot."""
         directory, number = manifest.directory, manifest.sequence + 1
         return writing_file(self.storage, directory, FileKind.DELTA, number, new_commit_id(), WITH_A_PART)
 
     def _write_delta(self, manifest: Manifest, opened: Opened, commit: str) -> DurableFile:
-        """Write what the transactions change; also beside a snapshot, for copies that stand before it."""
+        """Write the changes of the transactions; also beside a snapshot, for copies that stand before it."""
         tables = (copy.changed_tables(transaction) for copy, transaction in opened)
         return self._write_file(FileKind.DELTA, manifest, commit, tables)
 
     def _write_snapshot(self, manifest: Manifest, opened: Opened, commit: str, stand_in: StandIn | None) -> DurableFile:
         """Write all rows as the durable files have them, so that no harm to a local copy becomes durable.
 
-        Only if these are gone or damaged, the local copies stand in for them; without ``stand_in`` they do already.
+        The local copies stand in for these only if they are gone or damaged; without ``stand_in`` they do already.
         """
         if stand_in is not None:
             try:

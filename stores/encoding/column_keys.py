@@ -1,4 +1,4 @@
-"""Parts of rows as Arrow columns: what ``millpond.stores.encoding.keys`` does, for many rows at once.
+"""Parts of rows as Arrow columns: ``millpond.stores.encoding.keys`` for many rows at once.
 
 Rule of this module: no Python object is made of a key, a time or a row.
 """
@@ -26,22 +26,22 @@ _ZERO: Final = b"\x00"
 
 
 def escaped_column(keys: Array) -> Array:
-    """Keys as they begin where more follows them, without their terminator."""
+    """Return keys as they begin where more follows them, without their terminator."""
     return pc.replace_substring(keys, pattern=_ZERO, replacement=ESCAPED)
 
 
 def unescaped_column(escaped: Array) -> Array:
-    """Return the keys that ``escaped_column`` gives these for."""
+    """Return the keys for which ``escaped_column`` returns these."""
     return pc.replace_substring(escaped, pattern=ESCAPED, replacement=_ZERO)
 
 
 def terminated_column(keys: Array) -> Array:
-    """``terminated`` for a column."""
+    """Do as ``terminated``, for a column."""
     return pc.binary_join_element_wise(escaped_column(keys), TERMINATOR, b"")
 
 
 def unterminated_column(encoded: Array) -> Array:
-    """``unterminated`` for a column.
+    """Do as ``unterminated``, for a column.
 
     Raises:
         pyarrow.ArrowInvalid: one was not terminated.
@@ -57,12 +57,12 @@ def unterminated_column(encoded: Array) -> Array:
 
 
 def pack_times(times: Integers) -> Array:
-    """``pack_time`` for a column."""
+    """Do as ``pack_time``, for a column."""
     return to_big_endian(pa.array(times ^ MIN_TIME))
 
 
 def time_at(data: Array, at: int) -> Integers:
-    """``unpack_time`` for a column; ``at`` counts from the end if it is negative.
+    """Do as ``unpack_time``, for a column; ``at`` counts from the end if it is negative.
 
     Raises:
         pyarrow.ArrowInvalid: one is too short.
@@ -74,5 +74,5 @@ def time_at(data: Array, at: int) -> Integers:
 
 
 def timed_rows(prefix: bytes, times: Integers, escaped: Array) -> Array:
-    """Rows of ``prefix``, a time, and a key that is given without its terminator, and gets it."""
+    """Return rows of ``prefix``, a time, and a key that is given without its terminator, and gets it."""
     return pc.binary_join_element_wise(prefix, pack_times(times), escaped, TERMINATOR, b"")

@@ -56,7 +56,7 @@ class ColumnSerde(ABC):
         """Return the values whose bytes these are.
 
         Raises:
-            pyarrow.ArrowInvalid: some are not what ``write`` gives, or are no bytes at all.
+            pyarrow.ArrowInvalid: some are not bytes that ``write`` returns.
         """
         if not (pa.types.is_binary(data.type) or pa.types.is_large_binary(data.type)):
             raise pa.ArrowInvalid(f"a column of {data.type} holds no bytes")
@@ -68,7 +68,7 @@ class ColumnSerde(ABC):
 
 
 class ColumnarSerde(Serde[T]):
-    """A serde that knows itself what does for whole columns what it does for values."""
+    """A serde that has a serde for whole columns of its own."""
 
     @property
     @abstractmethod
@@ -128,7 +128,7 @@ _FIELDS: Final[Mapping[str, Callable[[pa.DataType], bool]]] = {
     "string": lambda type_: pa.types.is_string(type_) or pa.types.is_large_string(type_),
     "binary": lambda type_: pa.types.is_binary(type_) or pa.types.is_large_binary(type_),
 }
-"""Which columns hold only values of a field's type."""
+"""The types of columns that hold only values of a field's type."""
 
 _BY_SERDE: Final[Mapping[str, tuple[Serde[Any], ColumnSerde]]] = {
     known.name: (known, columns)
@@ -163,7 +163,7 @@ def _of_structs(name: str) -> ColumnSerde:
 
 
 def from_big_endian(data: Array, type_: pa.DataType) -> Array:
-    """Numbers of a type of eight bytes from as many byte strings of eight bytes, null where they are.
+    """Return numbers of a type of eight bytes from byte strings of eight bytes, null where these are.
 
     Raises:
         pyarrow.ArrowInvalid: one has another length.

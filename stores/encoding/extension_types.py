@@ -1,7 +1,7 @@
 """MessagePack's extension types for times, decimals and UUIDs, byte by byte.
 
-Rule of this module: equal values have equal bytes, and a code never changes its meaning. Numbers are big-endian and,
-where nothing else is said, signed. After MessagePack's own header, a value is::
+Rule of this module: equal values have equal bytes, and a code never changes its meaning. Numbers are big-endian and
+signed, unless stated. After MessagePack's own header, a value is::
 
     code  size  type                          bytes
     0x70  8     datetime with a time zone     microseconds since 1970-01-01 00:00 UTC
@@ -15,9 +15,9 @@ where nothing else is said, signed. After MessagePack's own header, a value is::
 The codes 0x70 to 0x7F are Millpond's; those without a meaning yet are refused by number. The codes below are the
 user's: ``msgpack.ExtType`` in, the same out. So is MessagePack's own timestamp, ``msgpack.Timestamp``.
 
-What comes back equals what went in, but what takes no part in equality is not kept. Of a datetime with a time zone,
+Values come back equal, but parts of them that do not affect equality are not kept. For a datetime with a time zone,
 that is the zone: it comes back as the same instant in UTC. The instant decides its bytes, too, even where Python goes
-by the clock: within one zone it takes both passes of an hour that is repeated for equal. Of a Decimal, it is the zeros
+by the clock: within one zone it takes both passes of an hour that is repeated for equal. For a Decimal, it is the zeros
 at its end: 1.0 and 1.00 come back as 1, and -0 as 0. A Decimal's number is written out (``-12.5``, ``1200``) if its
 first digit stands less than 40 places from the point, else it has an exponent (``1.2E+41``).
 """
@@ -35,10 +35,10 @@ RESERVED: Final = range(0x70, 0x80)
 """The codes that are Millpond's."""
 
 UNREADABLE: Final = (TypeError, ValueError, ArithmeticError, struct.error)
-"""What ``from_extension`` raises for bytes that ``to_extension`` did not write."""
+"""The exceptions of ``from_extension`` for bytes that ``to_extension`` did not write."""
 
 UNWRITABLE: Final = (TypeError, ValueError, ArithmeticError)
-"""What ``to_extension`` raises for a value that it cannot write."""
+"""The exceptions of ``to_extension`` for a value that it cannot write."""
 
 _INSTANT, _LOCAL, _DATE, _TIME, _DURATION, _DECIMAL, _UUID = range(0x70, 0x77)
 
@@ -56,7 +56,7 @@ _PLACES = 40
 
 
 def to_extension(value: object) -> ExtType:
-    """Return the extension type that stands for ``value``: msgpack's hook for what it does not know.
+    """Return the extension type for ``value``: msgpack's hook for values that it does not know.
 
     Raises:
         TypeError, ValueError, ArithmeticError: there is none; the message says why.
@@ -68,7 +68,7 @@ def to_extension(value: object) -> ExtType:
 
 
 def from_extension(code: int, data: bytes) -> Any:
-    """Return the value that an extension type stands for: msgpack's hook for reading.
+    """Return the value of an extension type: msgpack's hook for reading.
 
     Raises:
         ValueError: no release up to this one has written that code.

@@ -1,6 +1,6 @@
-r"""Key layouts: where a store's rows lie in its backend, so that bytes sort as keys and times do.
+r"""Key layouts: the places of a store's rows in its backend, where bytes sort as keys and times do.
 
-The first byte of every row says what it is::
+The first byte of every row tells its kind::
 
     0x00 name                     metadata; part of the changelog, except for ``COMMIT_ROW``
     0x01 ...                      data
@@ -26,33 +26,33 @@ METADATA: Final = b"\x00"
 DATA: Final = b"\x01"
 INDEX: Final = b"\x02"
 TIMERS: Final = INDEX + b"\xff" * 8
-"""Of the secondary index, behind all that begins with an earlier time: see ``millpond.stores.typed.expiry``."""
+"""The timers in the secondary index, behind rows that begin with a time: see ``millpond.stores.typed.expiry``."""
 
 BEYOND: Final = b"\x03"
-"""Above every row of a store."""
+"""A key above every row of a store."""
 
 COMMIT_ROW: Final = b"\x00commit"
-"""Where durability keeps the position of a local copy. It is local: it must never get into a changelog."""
+"""The row of the position of a local copy. It is local: it must never get into a changelog."""
 
 LAYOUT_ROW: Final = b"\x00layout"
-"""Where a store keeps what its rows hold beyond what its kind says; see ``millpond.stores.typed.layouts``."""
+"""The row of a store's layout, the meaning of its rows beyond its kind; see ``millpond.stores.typed.layouts``."""
 
 TERMS_ROW: Final = b"\x00terms"
-"""Where a store keeps the parameters on which its rows depend; see ``millpond.stores.typed.terms``."""
+"""The row of the parameters on which a store's rows depend; see ``millpond.stores.typed.terms``."""
 
 TIME_SIZE: Final = 8
 TERMINATOR: Final = b"\x00\x00"
 LATEST_END: Final = b"\x00\x01"
-"""Ends the key in the row of its latest version: above its terminator, whatever follows that."""
+"""The end of the key in the row of its latest version: above its terminator, whatever follows that."""
 
 ESCAPED: Final = b"\x00\xff"
-"""What 0x00 is within a key where more follows it."""
+"""The bytes of 0x00 within a key where more follows it."""
 
 _TIME = struct.Struct(">Q")
 
 
 def terminated(key: bytes) -> bytes:
-    r"""``key`` so that something can follow it.
+    r"""Return ``key`` so that something can follow it.
 
     >>> terminated(b"a\x00b")
     b'a\x00\xffb\x00\x00'
@@ -86,7 +86,7 @@ def unterminated(encoded: bytes) -> bytes:
 
 
 def pack_time(time: int) -> bytes:
-    """``time`` as eight bytes that compare as the times do."""
+    """Return ``time`` as eight bytes that compare as the times do."""
     try:
         return _TIME.pack(time - MIN_TIME)
     except struct.error:
@@ -97,7 +97,7 @@ def unpack_time(row: bytes, offset: int = 0) -> int:
     """Return the time that ``pack_time`` wrote at ``offset``, which is not negative.
 
     Raises:
-        CorruptStoreError: ``row`` ends before.
+        CorruptStoreError: ``row`` ends before it.
     """
     try:
         time: int = _TIME.unpack_from(row, offset)[0] + MIN_TIME

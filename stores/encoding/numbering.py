@@ -1,6 +1,6 @@
 """Columns of integers as numbers of the different ones among them.
 
-Rule of this module: it costs what the different ones cost to sort, and one step for each of the others.
+Rule of this module: it costs as much as sorting the different ones, and one step for each of the others.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ Integers = npt.NDArray[np.int64]
 def numbered(column: Integers) -> tuple[Integers, Integers]:
     """Return the different integers, ascending, and the place of each one of the column among them.
 
-    It gives what ``np.unique`` gives with ``return_inverse``, which sorts all of them.
+    It returns what ``np.unique`` returns with ``return_inverse``, which sorts all of them.
 
     >>> [column.tolist() for column in numbered(np.array([7, 3, 7, 5]))]
     [[3, 5, 7], [2, 0, 2, 1]]

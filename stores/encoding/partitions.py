@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 NO_KEY: Final = b""
-"""What stands for the key of a record that has none."""
+"""The bytes that stand for the key of a record without one."""
 
 _POLYNOMIAL: Final = np.uint32(0xEDB88320)
 _BLOCK: Final = 1 << 15
-"""How many keys take a step together: as many as keep what a step needs in the processor's cache."""
+"""The number of keys that take a step together: as many as keep its data in the processor's cache."""
 
 _WORTH: Final = 256
-"""How many keys of a block must be left for a step of all of them to cost less than one call for each."""
+"""The number of keys left of a block below which one call for each is cheaper than a step of all."""
 
 
 def partition_of(key: bytes, partitions: int) -> int:
@@ -33,11 +33,11 @@ def partition_of(key: bytes, partitions: int) -> int:
 
 
 def partitions_of(keys: Any, partitions: int) -> npt.NDArray[np.uint32]:
-    """``partition_of`` for many keys, in their order.
+    """Return the partitions of many keys, in their order, as ``partition_of`` does.
 
     Args:
         keys: an Arrow array of binary, without nulls.
-        partitions: how many there are.
+        partitions: the number of partitions.
 
     >>> import pyarrow as pa
     >>> partitions_of(pa.array([b"JFK", b"", b"LGA"]), 4).tolist()

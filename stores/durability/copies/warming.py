@@ -30,9 +30,9 @@ class Warmed(NamedTuple):
     """A local copy that stands at a manifest.
 
     Attributes:
-        store: its name.
+        store: the store's name.
         restored: whether it was filled anew, and did not only catch up.
-        rows: how many rows came from durable files for that.
+        rows: the number of rows that came from durable files.
     """
 
     store: str
@@ -58,20 +58,20 @@ def warm(
             disk are left out.
         supplier: the backend of stores whose spec names none.
         manifest: a committed version of the task, which may go on meanwhile.
-        local_dir: where the copies are: never the directory of the running job.
-        storage: where the durable files are.
-        policy: of the job.
+        local_dir: the directory of the copies, which is never that of the running job.
+        storage: the place of the durable files.
+        policy: the job's policy.
         lease_timeout: seconds to wait for another process to release the task in ``local_dir``.
-        as_recorded: whether the kinds of ``specs`` are those of an evolution record, which does not tell if a plain
-            store has become timestamped since.
+        as_recorded: whether the kinds of ``specs`` come from an evolution record, which does not tell if a plain store
+            has become timestamped since.
 
     Returns:
         The copies that are warm, in the order of ``specs``.
 
     Raises:
-        ConfigurationError: ``local_dir`` has a copy in another format, as that of the running job has; or a store
-            that is plain by its record has timestamps.
-        MissingFileError: a file is gone; if that is garbage by now, a newer manifest does not name it.
+        ConfigurationError: ``local_dir`` has a copy in another format, as the directory of the running job has; or a
+            store that is plain by its record has timestamps.
+        MissingFileError: a file is gone; if it is garbage by now, a newer manifest does not name it.
         CorruptFileError, DurabilityError: the durable state is damaged, or the storage failed.
         BackendInUseError: another process has the task open in ``local_dir``.
         StoreFullError: there is no room for a copy.

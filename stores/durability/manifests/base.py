@@ -11,8 +11,8 @@ from millpond.stores.durability.storage.durable_file import read_sequence
 class Base(NamedTuple):
     """A snapshot: no manifest from the commit ``since`` on names files before ``sequence``, a bridge's apart.
 
-    The two are the same, but of a snapshot that was written in steps: that is of an earlier commit than the one that
-    had its last part.
+    The two are the same, except for a snapshot that was written in steps, which belongs to an earlier commit than its
+    last part.
     """
 
     sequence: int

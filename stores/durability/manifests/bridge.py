@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Self
 from millpond.stores.durability.storage.durable_file import DurableFile, FileKind, durable_file, read_id
 
 BRIDGED: Final = 16
-"""How many commits a bridge spans at most."""
+"""The most commits that a bridge spans."""
 
 
 class Bridge(NamedTuple):
@@ -25,12 +25,12 @@ class Bridge(NamedTuple):
 
     @classmethod
     def to(cls, snapshot: DurableFile, commits: Sequence[str], deltas: Sequence[DurableFile]) -> Self:
-        """As much of the way to a snapshot as takes a copy no longer than the snapshot itself.
+        """Return as much of the way to a snapshot as brings a copy there no slower than the snapshot itself.
 
         Args:
             snapshot: the snapshot.
-            commits: those that lead to it, its own the last one.
-            deltas: what each of them but the first has changed.
+            commits: the commits that lead to it, its own as the last one.
+            deltas: the changes of each of them but the first.
         """
         rows, count = deltas[-1].own_rows, 1
         while count < min(len(deltas), BRIDGED) and rows + deltas[-1 - count].own_rows <= snapshot.rows:

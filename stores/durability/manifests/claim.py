@@ -1,10 +1,10 @@
 """The claim of a topology on an application's directory in the storage.
 
 Rule of this module: one application id belongs to one topology, and to those that its state was carried over to. The
-claim is a file whose *name* says whose it is, so that workers that claim at the same time never see half a claim. State
+claim is a file whose *name* tells its owner, so that workers that claim at the same time never see half a claim. State
 that was carried over is claimed by its evolution records (``millpond.stores.evolution.record``); a claim of another
-form keeps out releases that know no such records. What else begins like a claim is a later release's, and keeps out
-this one.
+form keeps out releases that know no such records. Any other file that begins like a claim is a later release's, and
+keeps out this one.
 """
 
 import re
@@ -16,19 +16,19 @@ from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.storage import Storage
 
 GENERATION_MARK: Final = "#"
-"""Stands in the fingerprints of state that was carried over, and in no other."""
+"""A mark in the fingerprints of state that was carried over, and in no other."""
 
 _PREFIX: Final = "topology-"
 _CLAIM: Final = re.compile(r"topology-[0-9a-f]{32}")
 _ANY_CLAIM: Final = re.compile(r"topology-[a-z0-9-]+")
 _FENCE: Final = "topology-evolved"
-"""To a release that knows no evolution records, the claim of another topology."""
+"""The claim of another topology, to a release that knows no evolution records."""
 
 
 def claim(storage: Storage, application_id: str, fingerprint: str) -> None:
     """Claim the application's directory for the topology with that fingerprint; claiming again is cheap.
 
-    State that was carried over belongs to those who have its record, and claims nothing.
+    State that was carried over belongs to the jobs that have its record, and claims nothing.
 
     Raises:
         StateConflictError: another topology has claimed it.
@@ -70,7 +70,7 @@ def is_claim(name: str) -> bool:
 
 
 def keep_out_older_releases(storage: Storage, application_id: str) -> None:
-    """Have releases that know no evolution records refuse the application's state; doing it again is cheap.
+    """Make releases that know no evolution records refuse the application's state; doing it again is cheap.
 
     Raises:
         DurabilityError: the storage failed.
@@ -101,7 +101,7 @@ def check_owner(manifest: Manifest, application_id: str, task_id: str, fingerpri
     """Refuse a manifest of another application, task or topology.
 
     Raises:
-        StateConflictError: it belongs to another one.
+        StateConflictError: it belongs to another.
     """
     if (manifest.application_id, manifest.task_id) != (application_id, task_id):
         raise WrongCheckpointError(

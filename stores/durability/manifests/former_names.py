@@ -1,7 +1,7 @@
-"""Under which other names manifests of an application may have been written, because it is a clone.
+"""The former names of an application that is a clone, under which its manifests may have been written.
 
-Rule of this module: each name is a file without content, in the application's directory, so several are never in each
-other's way::
+Rule of this module: each name is a file without content, in the application's directory, so that several never
+conflict::
 
     <application>/formerly-<application id>
 """
@@ -23,7 +23,7 @@ def note_former_name(storage: Storage, application_id: str, former: str) -> None
 
 
 def former_names(storage: Storage, application_id: str) -> frozenset[str]:
-    """Return the names under which manifests of an application may have been written; none but of clones.
+    """Return the former names under which manifests of an application may have been written; none unless it is a clone.
 
     Raises:
         DurabilityError: the storage failed.
@@ -33,7 +33,7 @@ def former_names(storage: Storage, application_id: str) -> frozenset[str]:
 
 
 def is_former_name(name: str) -> bool:
-    """Return whether a file of that name in an application's directory tells a former name of it."""
+    """Return whether a file of that name in an application's directory tells a former name."""
     return name.startswith(_PREFIX)
 
 

@@ -7,7 +7,7 @@ committed:
 
 1. Only files of the manifest's own lineage are looked at.
 2. Let *horizon* be the manifest's sequence minus the retained commits, and *base* the newest snapshot at or before the
-   horizon, of which the manifest knows that it is on its own branch. No base, nothing is deleted.
+   horizon that the manifest knows to be on its own branch. Without a base, nothing is deleted.
 3. If a living pin of another run (``millpond.stores.durability.manifests.pins``) has an earlier base, that one counts.
 4. Files with a sequence below the base's are deleted, once they are older than the retained age.
 
@@ -37,14 +37,14 @@ _log = logging.getLogger(__name__)
 def garbage(
     storage: Storage, manifest: Manifest, policy: DurabilityPolicy, run: str = "", *, now_ms: int
 ) -> list[StoredFile]:
-    """Return the files of a task that no retained manifest can name, pins that nobody renews before them.
+    """Return the files of a task that no retained manifest can name, with dead pins first.
 
     Args:
-        storage: where they are.
+        storage: the place of the files.
         manifest: the newest manifest that is known; see the module's rule for why it need not be committed.
-        policy: what is retained. It must allow going back as far as the caller wants to.
+        policy: the retention. It must allow going back as far as the caller wants to.
         run: the caller's run, whose own pins hold nothing back.
-        now_ms: the time by the storage's clock. Another one will do only to tell, not to delete.
+        now_ms: the time by the storage's clock. Another clock will do only to report, not to delete.
 
     Raises:
         DurabilityError: the storage failed.
@@ -67,21 +67,21 @@ def _garbage(
 def collect_garbage(
     storage: Storage, manifest: Manifest, policy: DurabilityPolicy, run: str = "", now_ms: int | None = None
 ) -> int:
-    """Delete what ``garbage`` gives, for the same arguments.
+    """Delete what ``garbage`` returns for the same arguments.
 
     Args:
-        storage: where the files are.
+        storage: the place of the files.
         manifest: the newest manifest that is known.
-        policy: what is retained.
+        policy: the retention.
         run: the caller's run.
         now_ms: the time by the storage's clock; None to ask the storage for it, with a pin that is deleted again.
 
     Returns:
-        How many files were deleted, pins not among them.
+        The number of files deleted, without pins.
 
     Raises:
-        DurabilityError: the storage failed, or does not say when its files were written. What was deleted until then
-            was garbage anyway.
+        DurabilityError: the storage failed, or does not date its files. Files that were deleted until then were garbage
+            anyway.
     """
     return _collected(storage, manifest, policy, run, now_ms).deleted
 
@@ -116,7 +116,7 @@ def try_collect_garbage(storage: Storage, manifest: Manifest, policy: Durability
     """Collect garbage, but let no failure of it fail a commit: what remains is collected the next time.
 
     Returns:
-        How many files are left; None if nobody has looked.
+        The number of files left; None if nobody has looked.
     """
     try:
         return _collected(storage, manifest, policy, run, None).left

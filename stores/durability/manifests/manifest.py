@@ -13,26 +13,26 @@ Version 2::
 
 Version 3 has ``"prepared":["store",…]`` after the bases: the stores whose local copies are prepared in a new format
 (``millpond.stores.durability.copies.preparation``). It is written only if there are any. Version 1 has no checksum; it
-is written where release 0.1.0 has to read it, and may have ``prepared``, which that passes over, as it does the two
-releases. Readers pass over what they do not know as long as they know the number, and a release before the oldest
-reader refuses the manifest. Manifests of version 2 that name no releases are read.
+is written where release 0.1.0 has to read it, and may have ``prepared``, which that release passes over, as it does the
+two names of releases. Readers pass over entries that they do not know as long as they know the number, and a release
+before the oldest reader refuses the manifest. Manifests of version 2 that name no releases are read.
 
 ``"bridge":["commit id",[[sequence,"commit id",rows,bytes,checksum],…]]`` follows the bases where there is a way across
-the snapshot: the deltas that lead from an earlier commit to it, the last of which is what the snapshot's own commit has
-changed. It is for local copies that stand before the snapshot. The state is complete without it, and so is the
-manifest for a release that passes over it.
+the snapshot: the deltas that lead from an earlier commit to it, the last of which has the changes of the snapshot's own
+commit. It is for local copies that stand before the snapshot. The state is complete without it, and so is the manifest
+for a release that passes over it.
 
 Version 4 has snapshots that are written in steps (``millpond.stores.durability.manifests.parts``):
 
 - ``"parts":[since,[sequence,…]]`` follows the bases where the snapshot was written in steps. It has no file, and its
   checksum is 0: its rows are the parts in the files of these deltas, since the commit with the number ``since``.
-- ``"unfinished":["commit id",deltas,rows,[[sequence,rows],…],[sequence,…]]`` follows where one is being written: of
-  which commit; how many deltas are gathered, and how many rows taken of the snapshot before; the runs that deltas were
+- ``"unfinished":["commit id",deltas,rows,[[sequence,rows],…],[sequence,…]]`` follows where a snapshot is being written:
+  its commit; the number of deltas gathered, and of rows taken of the snapshot before; the runs that deltas were
   gathered into, with the rows taken of each; and the parts.
 - A delta whose file has a part has two numbers more, ``[…,checksum,rows of the part,bytes of the part]``.
 - A base that was written in steps is ``[sequence,since]``.
 
-It is written only where there is any of these, and may have ``prepared``.
+It is written only if there is any of these, and may have ``prepared``.
 
 The state is the snapshot and then each delta over it, in order; its commit id and sequence are those of the last file.
 ``bases`` are the sequences of earlier snapshots, for the garbage collection
@@ -62,7 +62,7 @@ from millpond.stores.durability.storage.durable_file import (
 from millpond.stores.specs.directory import check_plain_name
 
 MANIFEST_VERSION: Final = 2
-"""What is written as long as nothing needs more."""
+"""The version that is written as long as nothing needs a later one."""
 
 PREPARED_VERSION: Final = 3
 
@@ -76,7 +76,7 @@ _USUAL_READER: Final = oldest_reader(Numbered.MANIFEST, MANIFEST_VERSION)
 _READER_OF_PARTS: Final = oldest_reader(Numbered.MANIFEST, PARTS_VERSION)
 
 TASK_ID: Final = re.compile(r"\d+_\d+")
-"""What the id of a task, and its directory, looks like: the numbers of its sub-topology and its partition."""
+"""The form of the id of a task, and of its directory: the numbers of its sub-topology and its partition."""
 
 NO_COMMIT: Final = ""
 """The commit id of the empty state, before the first commit."""
@@ -86,16 +86,16 @@ NO_COMMIT: Final = ""
 class Manifest:
     """One version of one task's state.
 
-    ``lineage`` is an id drawn at the task's first commit and handed on from manifest to manifest. It keeps the files of
-    two queries apart that use the same application and state directory by mistake, and those of a query that starts
-    anew.
+    ``lineage`` is an id drawn at the task's first commit and handed on from manifest to manifest. It keeps apart the
+    files of two queries that use the same application and state directory by mistake, and the files of a query that
+    starts anew.
 
     ``bridge`` is the way from earlier commits to the snapshot, if there is one; its files may be gone.
 
-    Where there are ``parts``, ``snapshot`` is no file, but stands for what they have together. ``unfinished`` is the
+    With ``parts``, ``snapshot`` is no file, but stands for all of them. ``unfinished`` is the
     next snapshot, as far as it is written.
 
-    ``oldest_reader`` is the oldest release that reads it and all its files; it is no part of what the version is.
+    ``oldest_reader`` is the oldest release that reads it and all its files; it is no part of the version's identity.
     """
 
     application_id: str
@@ -135,7 +135,7 @@ class Manifest:
 
     @property
     def named(self) -> tuple[DurableFile, ...]:
-        """All files that it names: those that make the version, and those of the bridge."""
+        """All files that it names: those of the version, and those of the bridge."""
         return self.files if self.bridge is None else (*self.bridge.deltas, *self.files)
 
     @property
@@ -165,7 +165,7 @@ class Manifest:
         return f"{self.directory}/{file.name}"
 
     def with_delta(self, file: DurableFile, reader: Release = _USUAL_READER) -> "Manifest":
-        """Return the next version: this one and a delta over it, which ``reader`` is the oldest release to read."""
+        """Return the next version: this one and a delta over it, with ``reader`` as its oldest reader."""
         return replace(self, deltas=(*self.deltas, file), oldest_reader=max(self.oldest_reader, reader))
 
     def with_step(self, file: DurableFile, unfinished: Unfinished) -> "Manifest":
@@ -179,13 +179,13 @@ class Manifest:
         reader: Release = _USUAL_READER,
         delta: DurableFile | None = None,
     ) -> "Manifest":
-        """Return the next version: a snapshot alone, which ``reader`` is the oldest release to read.
+        """Return the next version: a snapshot alone, with ``reader`` as its oldest reader.
 
         Args:
             file: the snapshot.
             bases: the sequences of earlier snapshots to remember.
             reader: the oldest release to read it.
-            delta: what the same commit has changed, if that was written, too.
+            delta: the changes of the same commit, if they were written, too.
         """
         bridge = None if delta is None else self._bridge_to(file, (*self.deltas, delta))
         return replace(
@@ -200,7 +200,7 @@ class Manifest:
         )
 
     def with_finished(self, bases: tuple[Base, ...]) -> "Manifest":
-        """This version with the snapshot that was unfinished, whose last part is written, and the deltas after it.
+        """Return this version with the unfinished snapshot, whose last part is written, and the deltas after it.
 
         Args:
             bases: the sequences of earlier snapshots to remember.
@@ -241,14 +241,14 @@ class Manifest:
         return self.after(commit) is not None or self.across(commit) is not None
 
     def up_to(self, commit: str) -> "Manifest":
-        """Return the version as of ``commit``, which is one of its files' that can be undone or replayed."""
+        """Return the version as of ``commit``, which wrote one of its files and can be undone or replayed."""
         wanted = [file.commit for file in self.deltas]
         count = wanted.index(commit) + 1 if commit in wanted else 0
         return replace(self, deltas=self.deltas[:count], unfinished=None)
 
     @property
     def _version(self) -> int:
-        """The version in which it is written."""
+        """The version of the format in which it is written."""
         if self.oldest_reader < _USUAL_READER:
             return _UNCHECKED
         if self._has_steps:
@@ -331,7 +331,7 @@ class Manifest:
         return manifest
 
     def _check_chain(self) -> None:
-        """Each file is that of the commit after the one before, and a bridge ends at the snapshot."""
+        """Check that each file belongs to the commit after the one before, and that a bridge ends at the snapshot."""
         bridge = () if self.bridge is None else self.bridge.deltas
         own = self.deltas if self.snapshot is None else (self.snapshot, *self.deltas)
         for before, after in chain(pairwise(own), pairwise(bridge)):
@@ -343,7 +343,7 @@ class Manifest:
 
 
 def _able(content: Mapping[str, Any]) -> str:
-    """Return which release can read a manifest of a later version, as far as that says so."""
+    """Return words for the release that can read a manifest of a later version, as far as it tells."""
     oldest, writer = content.get("oldest_reader"), content.get("written_by")
     if isinstance(oldest, str) and isinstance(writer, str):
         return f"release {oldest} or a newer one (it was written by {writer})"
@@ -354,7 +354,7 @@ def _oldest_reader(content: Mapping[str, Any], version: int) -> Release:
     """Return the oldest release that reads a manifest of a known version.
 
     Raises:
-        FormatError: that is a later one than this.
+        FormatError: it is later than this release.
         TypeError, ValueError: it names no release.
     """
     known = oldest_reader(Numbered.MANIFEST, version)
@@ -366,7 +366,7 @@ def _oldest_reader(content: Mapping[str, Any], version: int) -> Release:
 
 
 def _name(value: Any) -> str:
-    """Return a name of which a directory is made, so it must not lead out of the state directory."""
+    """Return a name that becomes a directory's, so it must not lead out of the state directory."""
     check_plain_name("the name", value)
     return read_text(value)
 

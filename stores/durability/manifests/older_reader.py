@@ -1,6 +1,6 @@
 """The formats that a task writes so that an older release can follow: KIP-258's version probing by release name.
 
-Rule of this module: it chooses numbers by ``millpond.releases`` and refuses what no number helps with. The
+Rule of this module: it chooses numbers by ``millpond.releases`` and refuses state that no number makes readable. The
 choice is in force from the next commit on. A manifest is readable once all its files are, so the first commit is a
 snapshot if the last manifest is not.
 """
@@ -24,9 +24,9 @@ class FormatNumbers:
     """The numbers that a task writes.
 
     Attributes:
-        file_format: of durable files that have no part of a snapshot.
-        in_steps: whether others may be written.
-        reader: the oldest release that reads the former; manifests follow it.
+        file_format: the format of durable files that have no part of a snapshot.
+        in_steps: whether files with a part may be written.
+        reader: the oldest release that reads files without a part; manifests follow it.
         wanted: the release that must read them.
     """
 
@@ -58,10 +58,10 @@ class FormatNumbers:
 
 
 def check_older_reader(release: Release, specs: Iterable[StoreSpec], *, evolved: bool) -> None:
-    """Refuse a release that cannot follow, whatever is written.
+    """Refuse a release that cannot follow, whatever the numbers.
 
     Args:
-        release: the one that is to read the state.
+        release: the release that is to read the state.
         specs: the stores.
         evolved: whether the state was, or may be, carried over to another shape.
 
@@ -84,5 +84,5 @@ def check_older_reader(release: Release, specs: Iterable[StoreSpec], *, evolved:
 
 
 def is_evolved(fingerprint: str) -> bool:
-    """Return whether manifests with that fingerprint are of state that was carried over."""
+    """Return whether manifests with that fingerprint belong to state that was carried over."""
     return GENERATION_MARK in fingerprint

@@ -1,7 +1,7 @@
 """``Parts`` and ``Unfinished``: a snapshot that is written in steps, each a part in the file of a later commit.
 
 Rule of this module: it knows which files have the parts and how far the snapshot is, and nothing of rows. It is the
-snapshot of one commit, however many steps it takes: what later commits change is in their deltas. Nothing reads its
+snapshot of one commit, however many steps it takes: the changes of later commits are in their deltas. Nothing reads its
 parts before the last one is written.
 """
 
@@ -13,10 +13,10 @@ from millpond.stores.durability.storage.checked_text import read_count
 from millpond.stores.durability.storage.durable_file import DurableFile, read_id, read_sequence
 
 _FILES_AT_ONCE: Final = 32
-"""How many deltas a step gathers at most."""
+"""The most deltas that a step gathers."""
 
 _WORTH_GATHERING: Final = 4
-"""Fewer deltas are not gathered, but runs of their own."""
+"""The least number of deltas that are gathered; fewer are runs of their own."""
 
 
 class Parts(NamedTuple):
@@ -105,7 +105,7 @@ class Unfinished(NamedTuple):
 
         Args:
             file: a delta.
-            taken: how many rows are taken now of the snapshot before, and of each run.
+            taken: the number of rows taken now of the snapshot before, and of each run.
         """
         of_snapshot, *of_runs = taken
         runs = tuple(run._replace(taken=rows) for run, rows in zip(self.runs, of_runs, strict=True))
@@ -139,7 +139,7 @@ class Unfinished(NamedTuple):
 
 
 def _fitting(deltas: Sequence[DurableFile], rows: int, size: int) -> tuple[DurableFile, ...]:
-    """As many of the first deltas as have no more rows and bytes than that together."""
+    """Return as many of the first deltas as have together no more than these rows and bytes."""
     all_rows, all_sizes = accumulate(one.own_rows for one in deltas), accumulate(one.own_size for one in deltas)
     fits = [one <= rows and other <= size for one, other in zip(all_rows, all_sizes, strict=True)]
     return tuple(deltas[: sum(fits)])

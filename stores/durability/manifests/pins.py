@@ -1,8 +1,9 @@
-"""Pins: which files of a lineage the runs that share it may still open.
+"""Pins: the files of a lineage that each run which shares it may still open.
 
 Rule of this module: a lineage has one owner, the keeper of its manifests, but may have several runs: the one before a
 restart, one that is still dying, and one that continues from a copy of the checkpoint and is a fork from then on.
-Nobody can tell these apart, so each protects what it names, and lets go only by not renewing its pin any more.
+Nobody can tell these apart, so each protects the files that it names, and ends that only by not renewing its pin any
+more.
 
 A pin is an empty file in the lineage's directory, ``<base>-<run>.pin`` with twelve digits, so that one listing tells
 all pins and when they were renewed. The base is the sequence of the earliest file that the run may still open.
@@ -18,7 +19,7 @@ from millpond.stores.durability.storage.storage import Storage, StoredFile
 
 _NAME: Final = re.compile(r"(\d{12})-([0-9a-f]{32})\.pin")
 _RENEWALS: Final = 8
-"""How often a pin is renewed while it is alive, so that a slow micro-batch or two do not let it die."""
+"""The number of renewals in the life of a pin, so that a slow micro-batch or two do not let it die."""
 
 
 def pin_path(manifest: Manifest, base: int, run: str) -> str:
@@ -27,7 +28,7 @@ def pin_path(manifest: Manifest, base: int, run: str) -> str:
 
 
 class Pin(NamedTuple):
-    """A run's pin as a listing shows it."""
+    """A run's pin, as a listing shows it."""
 
     file: StoredFile
     base: int
@@ -35,7 +36,7 @@ class Pin(NamedTuple):
 
     @classmethod
     def of(cls, file: StoredFile) -> Self | None:
-        """Return the pin that a file is, or None."""
+        """Return the pin in a file of a listing; None if it is none."""
         match = _NAME.fullmatch(file.path.rpartition("/")[2])
         return None if match is None else cls(file, int(match[1]), match[2])
 
@@ -45,11 +46,11 @@ class Pin(NamedTuple):
 
 
 class Protection:
-    """Keeps a pin of one run of one task alive.
+    """The protection of the files that one run of one task may open, by a pin that is kept alive.
 
     Args:
-        storage: where the task's files are.
-        policy: what is retained.
+        storage: the place of the task's files.
+        policy: the retention.
         run: the run's id.
     """
 
@@ -61,7 +62,7 @@ class Protection:
         self._renewed = 0.0
 
     def renew(self, manifest: Manifest) -> None:
-        """Protect what the run may still open from ``manifest`` on; writes a file only now and then.
+        """Protect the files that the run may still open from ``manifest`` on; write a pin only now and then.
 
         Raises:
             DurabilityError: the storage failed.

@@ -12,16 +12,16 @@ from millpond.stores.durability.storage.durable_file import DurableFile
 from millpond.stores.encoding.times import Duration, to_length, to_millis
 
 _STEPS: Final = 16
-"""Into how many steps a snapshot is divided at least, unless that makes them smaller than they have to be."""
+"""The least number of steps of a snapshot, unless that makes them smaller than they have to be."""
 
 _DELTAS_PER_STEP: Final = 4
-"""A chain of more deltas is divided into more steps, one for so many of them."""
+"""The number of deltas in a chain for which there is one more step."""
 
 _AS_CHANGED: Final = 2
-"""A step takes at least so many times what its commit has changed, so that the next deltas do not outgrow it."""
+"""The least multiple of its commit's changes that a step takes, so that the next deltas do not outgrow it."""
 
 _SMALL: Final = 8
-"""Deltas that take less than one part in so many of their snapshot may follow it in a longer chain."""
+"""The part of their snapshot below which deltas may follow it in a longer chain, as one in so many."""
 
 
 class StepSize(NamedTuple):
@@ -38,22 +38,22 @@ class DurabilityPolicy:
     Args:
         usual_deltas: the longest chain of deltas that take more than an eighth of their snapshot's bytes together.
         max_deltas: the longest chain of deltas. Rewriting much state for few changes costs more than reading many small
-            files does when it is restored.
-        min_delta_bytes: deltas that are smaller than this together never call for a snapshot by their size.
-        step_rows: a commit writes at least so many rows of a snapshot, or all that are left. Snapshots of more rows are
-            written in steps, by one commit after the other.
-        retained_commits: a manifest that is at most this many commits old can always be opened. Spark can go back by
+            files at a restore.
+        min_delta_bytes: deltas with fewer bytes together never call for a snapshot by their size.
+        step_rows: the least number of rows of a snapshot that a commit writes, unless fewer are left. Snapshots of more
+            rows are written in steps, by one commit after the other.
+        retained_commits: the age in commits up to which a manifest can always be opened. Spark can go back by
             ``spark.sql.streaming.minBatchesToRetain`` batches (100), each of which may commit twice.
-        retained_age: a file that is younger than this is never deleted, whatever the manifests say.
-        retained_forks: how long the files of another run of the same state are protected, from its last sign of life: a
-            run before a restart, or one that continues from a copy of the checkpoint.
-        sealed_bytes: a local copy up to this size is compared in full with what it was when its engine closed it, each
-            time it is opened; of a larger one only the sizes of its files. It concerns engines without checksums.
-        prepared_rows: how many rows of a store a micro-batch copies at most into a directory in a new format, where
-            that is prepared while the old one is in use. Usually they are fewer.
-        prepared_share: how much longer a micro-batch may take for new formats, of what it takes itself.
-        prepared_commits: how many commits may wait until they are written to a directory in a new format, which is
-            done once half as many wait. Micro-batches see to it that they do not become more, whatever that costs.
+        retained_age: the age below which a file is never deleted, whatever the manifests say.
+        retained_forks: the time for which the files of another run of the same state are protected, from its last sign
+            of life: of a run before a restart, or one that continues from a copy of the checkpoint.
+        sealed_bytes: the size up to which a local copy is compared in full, each time it is opened, with its state when
+            its engine closed it; of a larger one only the sizes of files are. It concerns engines without checksums.
+        prepared_rows: the most rows of a store that a micro-batch copies into a directory in a new format, which is
+            prepared while the old one is in use. Usually they are fewer.
+        prepared_share: how much longer a micro-batch may take for new formats, as a share of its own time.
+        prepared_commits: the most commits that wait to be written to a directory in a new format, which begins once
+            half as many wait. Micro-batches keep to that number at any cost.
     """
 
     usual_deltas: int = 64
@@ -98,8 +98,8 @@ class DurabilityPolicy:
 
         By size: a snapshot once the deltas have outgrown the last one, so that a restore reads at most twice the state.
         By number: once they are many, so that a restore does not read too many files; on average a commit then writes
-        at most eight times as much for snapshots as it writes for itself, unless the deltas are so small that the
-        longest chain ends before.
+        at most eight times as much for snapshots as for itself, unless the deltas are so small that the longest chain
+        ends before.
         """
         if manifest.snapshot is None or len(manifest.deltas) >= self.max_deltas:
             return True

@@ -47,12 +47,12 @@ class Beside(StrEnum):
     CALLS = "calls"
 
     def place(self, role: str) -> str:
-        """Its place, for the input that has a role."""
+        """Return the place of its history, for the input that has a role."""
         return f"{role}-{self.value}"
 
 
 def parted(place: str) -> tuple[str, Beside | None]:
-    """Return the role of an input, and what of it has its history at a place; None for its rows."""
+    """Return the role of an input, and the part of it whose history is at a place; None for its rows."""
     for what in Beside:
         if place.endswith(what.place("")):
             return place.removesuffix(what.place("")), what
@@ -64,7 +64,7 @@ class SchemaFault(NamedTuple):
 
     Attributes:
         path: the file.
-        what: what is wrong.
+        what: the fault.
         newest: whether rows are read with it; the earlier files of a place are only its past.
     """
 
@@ -74,10 +74,10 @@ class SchemaFault(NamedTuple):
 
 
 def kept_schemas(storage: Storage, application_id: str, place: str) -> Schemas | None:
-    """Return the history of a place's schemas; None if there is no state that could have rows of them.
+    """Return the history of a place's schemas; None if no state can have rows of them.
 
     Raises:
-        FormatError: it was written by a later release.
+        FormatError: a later release wrote it.
         CorruptFileError: its file is not as it was written.
     """
     tasks = filter(TASK_ID.fullmatch, storage.directories(application_id))
@@ -121,11 +121,11 @@ def next_schemas(
 
 
 def unkept_schemas(storage: Storage, application_id: str, schemas: Mapping[str, Schemas]) -> Mapping[str, Schemas]:
-    """Return those of the histories that ``next_schemas`` has given whose newest schema is not kept yet, by place.
+    """Return the histories from ``next_schemas`` whose newest schema is not kept yet, by place.
 
     Raises:
         CorruptFileError: the file of the schemas so far is not as it was written.
-        StateConflictError: somebody else has kept another schema since.
+        StateConflictError: another process has kept another schema since.
     """
     unkept = {}
     for place, after in schemas.items():
@@ -142,13 +142,13 @@ def keep_schemas(storage: Storage, application_id: str, schemas: Mapping[str, Sc
     """Keep the newest schema of each place, unless it is there. Several may do it at the same time.
 
     Args:
-        storage: where.
+        storage: the place of the state.
         application_id: the application.
-        schemas: by place, the history that ``next_schemas`` has given.
+        schemas: the histories from ``next_schemas``, by place.
 
     Raises:
         CorruptFileError: the file of the schemas so far is not as it was written.
-        StateConflictError: somebody else has kept another schema since.
+        StateConflictError: another process has kept another schema since.
     """
     for place, after in unkept_schemas(storage, application_id, schemas).items():
         text = after.to_json().encode()
@@ -160,10 +160,10 @@ def keep_schemas(storage: Storage, application_id: str, schemas: Mapping[str, Sc
 
 
 def copy_schemas(storage: Storage, application_id: str, to: str) -> None:
-    """Keep an application's schemas for another one, too, which goes on with its rows. Doing it again is cheap.
+    """Keep an application's schemas for another one, too, which continues its rows. Doing it again is cheap.
 
     Raises:
-        StateConflictError: the other one has schemas of its own.
+        StateConflictError: the other application has schemas of its own.
         DurabilityError: the storage failed.
     """
     for file in storage.list(application_id):
@@ -208,7 +208,7 @@ def _conflict(storage: Storage, application_id: str, place: str, after: Schemas)
 
 
 def _same(one: Schemas, other: Schemas) -> bool:
-    """Return whether two histories are equal, metadata of columns included, which equal fields may differ in."""
+    """Return whether two histories are equal, including the metadata of columns, which equal fields may differ in."""
     return one.to_json() == other.to_json()
 
 

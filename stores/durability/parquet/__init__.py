@@ -1,1 +1,1 @@
-"""Durable files: how they are written, read and proved."""
+"""Durable files: writing, reading and proving them."""

@@ -18,7 +18,7 @@ from millpond.stores.durability.storage.storage import Storage
 def broken_file(storage: Storage, manifest: Manifest) -> MissingFileError | CorruptFileError | None:
     """Return the error for the first file of ``manifest`` that is gone or has another size.
 
-    One question shows that all is well. A listing may lag behind, so what it lacks is looked for by name.
+    One question shows that all is well. A listing may lag behind, so files that it lacks are looked for by name.
 
     Raises:
         DurabilityError: the storage failed.
@@ -50,7 +50,7 @@ def missing_file(source: FileSource, manifest: Manifest, file: DurableFile) -> M
 
 @contextmanager
 def blaming(source: FileSource, manifest: Manifest, file: DurableFile) -> Iterator[None]:
-    """Turn a failure to read a file into the error that says whether storage or file is to blame."""
+    """Turn a failure to read a file into the error that blames the storage or the file."""
     path = manifest.path(file)
     try:
         yield

@@ -2,9 +2,9 @@
 
 Rule of this module: it writes whole files and knows nothing of backends; ``millpond.stores.durability.parquet.reading``
 reads them. The columns are ``store``, ``key``, ``timestamp`` and ``value`` (see
-``millpond.stores.durability.parquet.rows``). The footer's checksum is in the manifest, and the footer has those of all
-that comes before it: byte ranges, one for each row group, so that a file that is read part by part proves each part
-before a row of it is used. The file's metadata is::
+``millpond.stores.durability.parquet.rows``). The footer's checksum is in the manifest, and the footer has the checksums
+of all before it: byte ranges, one for each row group, so that a file that is read part by part proves each part before
+a row of it is used. The file's metadata is::
 
     millpond.format    2
     millpond.commit    the commit that wrote it, so that a file under the wrong name is detected
@@ -12,7 +12,7 @@ before a row of it is used. The file's metadata is::
     millpond.stores    [name, ...] of the store of each row group, as JSON
     millpond.written_by, millpond.oldest_reader    the release that wrote it, and the oldest that reads it
 
-Format 3 is that of a delta that has a part of a snapshot behind its own row groups
+Format 3 is for a delta that has a part of a snapshot behind its own row groups
 (``millpond.stores.durability.manifests.parts``)::
 
     millpond.part      the number of the first row group that belongs to the part
@@ -49,7 +49,7 @@ READER_KEY: Final = b"millpond.oldest_reader"
 
 
 class ByteRange(NamedTuple):
-    """So many bytes, and their CRC-32."""
+    """A number of bytes, and their CRC-32."""
 
     size: int
     checksum: int
@@ -67,7 +67,7 @@ def write_file(
     """Write a file from tables of bounded size, each of one store; only one of them is in memory at a time.
 
     Raises:
-        DurabilityError: the storage failed; no manifest names what may be left behind.
+        DurabilityError: the storage failed; no manifest names a file that may be left behind.
     """
     with writing_file(storage, directory, kind, sequence, commit, file_format) as new:
         for table in tables:
@@ -79,8 +79,8 @@ class NewFile:
     """A file that is being written.
 
     Args:
-        sink: where its bytes go.
-        writer: what makes them.
+        sink: the target of its bytes.
+        writer: the writer that makes them.
         file_format: the format.
     """
 
@@ -96,7 +96,7 @@ class NewFile:
         self._written: DurableFile | None = None
 
     def add(self, table: Table) -> None:
-        """Write a table of one store, whose keys come after those that it was given of that store."""
+        """Write a table of one store, whose keys come after those of that store's earlier tables."""
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
         self._rows += table.num_rows
         self._stores.append(table.column("store")[0].as_py())
@@ -112,7 +112,7 @@ class NewFile:
         return 0 if self._part is None else sum(one.size for one in self._ranges[self._part :])
 
     def written(self) -> DurableFile:
-        """Return the file as manifests name it, once all of it is written."""
+        """Return the file as manifests name it, once it is written in full."""
         assert self._written is not None, "it is written when its context has ended"
         return self._written
 
@@ -140,7 +140,7 @@ def writing_file(
     """A new file, to which tables of bounded size are added; it is deleted after an error.
 
     Raises:
-        DurabilityError: the storage failed; no manifest names what may be left behind.
+        DurabilityError: the storage failed; no manifest names a file that may be left behind.
     """
     with storage.writing(f"{directory}/{file_name(kind, sequence, commit)}") as stream:
         sink = _Sink(stream)
@@ -156,7 +156,7 @@ def _json(content: Sequence[Any]) -> str:
 
 
 class _Sink(RawIOBase):
-    """Passes on what is written, as ranges."""
+    """A stream that passes bytes on, and forms ranges of them."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

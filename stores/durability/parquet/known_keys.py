@@ -16,14 +16,14 @@ from millpond.stores.durability.parquet.spans import Span
 from millpond.stores.durability.storage.durable_file import DurableFile
 
 _SMALL: Final = 1 << 18
-"""The bytes of a file whose keys are read sooner than it is searched."""
+"""The size of a file, in bytes, up to which reading its keys is better than searching it."""
 
 
 class KnownKeys:
-    """The keys of one store in the small files of one version, once somebody asks.
+    """The keys of one store in the small files of one version, read once they are needed.
 
     Args:
-        source: where the files are.
+        source: the source of the files.
         manifest: the version.
         store: the store's name.
     """

@@ -1,4 +1,4 @@
-"""Prefetching: other threads make what an iterator gives next while the caller uses what it has.
+"""Prefetching: other threads make the next items of an iterator while the caller uses the last one.
 
 Rule of this module: it pays off only where making an item releases the interpreter's lock, as reading Parquet does.
 """

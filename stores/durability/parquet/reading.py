@@ -1,8 +1,8 @@
 """Reading durable files: nothing comes out of one before its checksum has shown that it is what was written.
 
 Rule of this module: it knows nothing of backends, and nothing of where files are (see
-``millpond.stores.durability.parquet.sources``). What Arrow tells of columns in the footer is never asked for: where a
-footer contradicts itself, asking ends the process.
+``millpond.stores.durability.parquet.sources``). Arrow is never asked about columns in the footer: if a footer
+contradicts itself, asking ends the process.
 """
 
 import json
@@ -56,7 +56,7 @@ _KEY_COLUMN = ["key"]
 
 _AHEAD: Final = 4
 _AHEAD_BYTES: Final = 1 << 25
-"""Row groups of a large file that are fetched at once from a remote storage: so many, of no more bytes."""
+"""The most row groups of a large file, and their most bytes, that are fetched at once from a remote storage."""
 
 
 def read_tables(source: FileSource, manifest: Manifest, file: DurableFile, store: str) -> Iterator[Table]:
@@ -119,7 +119,7 @@ def read_all_tables(source: FileSource, manifest: Manifest, file: DurableFile) -
 
 
 def stores_in(source: FileSource, manifest: Manifest, file: DurableFile) -> set[str]:
-    """Return the names of the stores of which a file of ``manifest`` has rows.
+    """Return the names of the stores that have rows in a file of ``manifest``.
 
     Raises what ``read_tables`` raises.
     """
@@ -193,7 +193,7 @@ class _OpenFile:
 
     Args:
         content: its bytes.
-        file: what the manifest says of it.
+        file: its entry in the manifest.
         where: its full name.
     """
 
@@ -224,14 +224,14 @@ class _OpenFile:
             raise pa.ArrowInvalid("it has no part of a snapshot")
 
     def groups(self) -> list[tuple[int, str]]:
-        """Return the row groups of what the file is read as, a delta or a part of a snapshot, each with its store."""
+        """Return the row groups of a delta or of a part of a snapshot, by the file's kind, each with its store."""
         groups = list(enumerate(self._stores()))
         if self._part is None:
             return groups
         return groups[self._part :] if self._kind is FileKind.PART else groups[: self._part]
 
     def rows(self, group: int) -> int:
-        """Return how many rows a row group has."""
+        """Return the number of rows of a row group."""
         rows: int = self._metadata.row_group(group).num_rows
         return rows
 
@@ -244,12 +244,12 @@ class _OpenFile:
         return [_store_in(parquet, group) for group in range(parquet.num_row_groups)]
 
     def tables(self, groups: Sequence[int], ahead: int) -> Generator[Table, None, None]:
-        """Row groups without the store column; ``ahead`` of them are read while the caller uses the one before."""
+        """Return row groups without the store column; ``ahead`` of them are read while the caller uses one."""
         reads = [partial(self._table, group) for group in groups]
         yield from called_ahead(reads, ahead) if ahead else (read() for read in reads)
 
     def bytes_of_stores(self) -> Counter[str]:
-        """Return how many bytes the row groups of each store have."""
+        """Return the number of bytes that the row groups of each store have."""
         sizes: Counter[str] = Counter()
         for store, one in zip(self._stores() if self._ranges else (), self._ranges or (), strict=False):
             sizes[store] += one.size
@@ -265,7 +265,7 @@ class _OpenFile:
         return table.column("key").combine_chunks()
 
     def first_key(self, group: int) -> bytes:
-        """Return the first key of a row group, of which no more is decoded than what holds it."""
+        """Return the first key of a row group, and decode no more than the page that holds it."""
         batches = self._parquet().iter_batches(1, row_groups=[group], columns=_KEY_COLUMN, use_threads=False)
         first = next(batches, None)
         key = None if first is None else first.column(0)[0].as_py()
@@ -277,7 +277,7 @@ class _OpenFile:
         return self._parquet().read_row_group(group, columns=_LOCAL_COLUMNS, use_threads=False)
 
     def _parquet(self) -> Any:
-        """Return a reader of its own for one thread."""
+        """Return a reader for one thread alone."""
         ranges, content = self._ranges, self._content
         proven: Any = content if ranges is None else _Proven(content, ranges, self._ends, self._size)
         return pq.ParquetFile(proven, metadata=self._metadata, page_checksum_verification=True, pre_buffer=False)
@@ -376,7 +376,7 @@ def _stores_of(metadata: Any) -> list[str] | None:
 
 
 def _store_in(parquet: Any, group: int) -> str:
-    """Return the only store that a row group has rows of."""
+    """Return the only store with rows in a row group."""
     table = parquet.read_row_group(group, columns=["store"], use_threads=False)
     stores = pc.unique(table.column("store")).to_pylist()
     if len(stores) != 1 or not isinstance(stores[0], str):

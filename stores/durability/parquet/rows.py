@@ -3,8 +3,8 @@
 Rule of this module: durable files know nothing of local formats, which are translated here. A data row of a store in
 the format ``TIMESTAMPED`` is split into timestamp and value; in ``PLAIN`` its timestamp is null, so that either can be
 restored as the other. A version of a store in the format ``LATEST_APART`` lies in the durable form as in ``PLAIN``, so
-which one is the latest follows from all of a key's rows. A null value is a deletion. Metadata rows are taken as they
-are; the position of the local copy (``COMMIT_ROW``) is left out.
+all of a key's rows are needed to tell the latest. A null value is a deletion. Metadata rows are taken as they are; the
+position of the local copy (``COMMIT_ROW``) is left out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -71,7 +71,7 @@ def tables_of_changes(store: str, version: FormatVersion, changes: Mapping[bytes
 
 
 def tables_of_columns(store: str, version: FormatVersion, keys: Any, values: Any) -> Iterator[Table]:
-    """Rows that are Arrow arrays in key order as tables of bounded size."""
+    """Yield rows that are Arrow arrays in key order, as tables of bounded size."""
     kept = pc.not_equal(keys, COMMIT_ROW)
     keys, values = keys.filter(kept), values.filter(kept)
     for start in range(0, len(keys), ROWS_PER_TABLE):
@@ -88,7 +88,7 @@ def _halved(store: str, version: FormatVersion, keys: Any, values: Any) -> Itera
 
 
 def tables_of_entries(store: str, version: FormatVersion, entries: Iterable[tuple[bytes, bytes]]) -> Iterator[Table]:
-    """Entries that come in key order as tables of bounded size; holds one table at a time."""
+    """Yield entries that come in key order, as tables of bounded size; hold one table at a time."""
     source = plain_entries(entries) if version is FormatVersion.LATEST_APART else iter(entries)
     while chunk := [entry for entry in islice(source, ROWS_PER_TABLE) if entry[0] != COMMIT_ROW]:
         keys, values = zip(*chunk, strict=True)
@@ -128,7 +128,7 @@ def _split(store: str, keys: Any, values: Any) -> tuple[Any, Any]:
 
 
 def conformed(table: Table, version: FormatVersion) -> Table:
-    """Rows of durable files as a store of that format writes them, whatever format they were written in.
+    """Return rows of durable files as a store of that format writes them, whatever format they were written in.
 
     A data row without a timestamp gets the unknown one (-1) where the format has them, and loses it where it has none.
     """
@@ -145,8 +145,8 @@ def conformed(table: Table, version: FormatVersion) -> Table:
 def local_columns(table: Table, version: FormatVersion) -> tuple[Any, Any]:
     """Return the keys of a table and their values in the local format, as arrays; null where the row was deleted.
 
-    A data row without a timestamp gets the unknown one (-1) where the format needs one. Versions still lie by their
-    times: ``local_entries`` and ``local_changes`` set the latest apart, once all of a key's rows are known.
+    A data row without a timestamp gets the unknown one (-1) where the format needs one. Versions still have rows by
+    their times: ``local_entries`` and ``local_changes`` set the latest apart, once all of a key's rows are known.
     """
     columns = table.combine_chunks()
     keys, values = _column(columns, "key"), _column(columns, "value")
@@ -158,14 +158,14 @@ def local_columns(table: Table, version: FormatVersion) -> tuple[Any, Any]:
 
 
 def local_entries(version: FormatVersion, entries: Iterable[tuple[bytes, bytes]]) -> Iterable[tuple[bytes, bytes]]:
-    """All entries of a store in the local format, from those with each version by its time."""
+    """Return all entries of a store in the local format, from entries with each version by its time."""
     return entries_with_latest_apart(iter(entries)) if version is FormatVersion.LATEST_APART else entries
 
 
 def local_changes(
     version: FormatVersion, backend: Backend, changes: Mapping[bytes, bytes | None]
 ) -> Mapping[bytes, bytes | None]:
-    """Changes of a backend in the local format, from those with each version by its time."""
+    """Return changes of a backend in the local format, from changes with each version by its time."""
     return changes_with_latest_apart(backend, changes) if version is FormatVersion.LATEST_APART else changes
 
 

@@ -1,7 +1,7 @@
 """Sorted runs of rows, merged into one part by part; if several have a key, the last of them wins.
 
-Rule of this module: it knows only keys and values. It holds one part of each run at a time, so it can merge what does
-not fit into memory, and it handles single rows only where runs overlap.
+Rule of this module: it knows only keys and values. It holds one part of each run at a time, so it can merge runs that
+do not fit into memory, and it handles single rows only where runs overlap.
 """
 
 from bisect import bisect_right
@@ -29,7 +29,7 @@ class Run:
         self._position = 0
 
     def fill(self) -> bool:
-        """Make sure that a row is in memory; False at the run's end."""
+        """Make sure that a row is in memory; return False at the run's end."""
         while self._position >= len(self._keys):
             part = next(self._source, None)
             if part is None:
@@ -50,7 +50,7 @@ class Run:
 
 
 def merged_runs(sources: Sequence[Iterator[Rows]], *, deletions: bool) -> Iterator[Rows]:
-    """Parts of the runs' rows in key order, each key once, with its value in the last run that has it.
+    """Yield parts of the runs' rows in key order, each key once, with its value in the last run that has it.
 
     Args:
         sources: the runs, the earliest first, each with ascending keys.

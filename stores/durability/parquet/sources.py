@@ -48,7 +48,7 @@ class Fetched(FileSource):
     At most 64 MiB are remembered. Use it as a context manager, whose end frees the memory.
 
     Args:
-        storage: where the files are.
+        storage: the place of the files.
         manifest: the version.
     """
 

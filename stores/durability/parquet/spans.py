@@ -26,8 +26,8 @@ class Span(NamedTuple):
         """Yield the rows within the span of consecutive tables in key order.
 
         Args:
-            count: how many tables there are, none of them empty.
-            first_key: tells the first key of one of them by its place.
+            count: the number of tables, none of which is empty.
+            first_key: returns the first key of one of them by its place.
             read: reads one of them by its place.
         """
         # What comes before the second table is in the first one or nowhere, so the first key of all is never asked for.
@@ -50,7 +50,7 @@ class Span(NamedTuple):
 
 
 def _place(table: Table, bound: bytes | None) -> int | None:
-    """Return how many keys of a table come before ``bound``; None where there is no bound."""
+    """Return the number of keys of a table that come before ``bound``; None if there is no bound."""
     if bound is None:
         return None
     keys = table.column("key")

@@ -1,8 +1,8 @@
-"""One step of a snapshot: so many rows of a version, merged from its files, from where the last step has ended.
+"""One step of a snapshot: a number of rows of a version, merged from its files, from the end of the last step on.
 
-Rule of this module: it knows durable rows, and neither local ones nor backends. Runs are read in the
-order of stores and keys, so the number of rows that have been taken of each says where the next step begins. A step
-reads of each run what it takes and no more than one row group beyond.
+Rule of this module: it knows durable rows, and neither local ones nor backends. Runs are read in the order of stores
+and keys, so the number of rows taken of each tells where the next step begins. A step reads from each run only the rows
+that it takes, and no more than one row group beyond.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,14 +24,14 @@ from millpond.stores.specs.formats import FormatVersion
 pc: Any = compute
 
 _BYTES_PER_GROUP: Final = 1 << 24
-"""About how much a row group of a part takes at most before it is compressed."""
+"""The most bytes of a row group of a part, about, before it is compressed."""
 
 
 class _Run:
     """The rows of consecutive files, from a place on, of which one table is in memory.
 
     Attributes:
-        place: how many rows have been taken since the run's beginning.
+        place: the number of rows taken since the run's beginning.
     """
 
     def __init__(self, source: FileSource, manifest: Manifest, files: Sequence[DurableFile], place: int) -> None:
@@ -43,7 +43,7 @@ class _Run:
         self._start = 0
 
     def fill(self) -> bool:
-        """Make sure that a row is in memory; False at the run's end."""
+        """Make sure that a row is in memory; return False at the run's end."""
         while self._start >= len(self._keys):
             found = next(self._tables, None)
             if found is None:
@@ -63,7 +63,7 @@ class _Run:
         return key
 
     def count(self, bound: bytes) -> int:
-        """Return how many of the rows in memory have keys up to ``bound``, included."""
+        """Return the number of rows in memory with keys up to ``bound``, included."""
         low, high = self._start, len(self._keys)
         while low < high:
             middle = (low + high) // 2
@@ -112,11 +112,11 @@ def write_step(
 
     Args:
         new: the file.
-        source: where those of the manifest are read from.
-        manifest: a version that has them.
-        runs: the files of each run, and how many of its rows have been taken, in the order in which they apply.
-        stores: those whose rows are kept, and their formats.
-        size: how much to take, of a snapshot, which has no deleted rows; None to take all, deleted rows included.
+        source: the source of the manifest's files.
+        manifest: a version that has the runs' files.
+        runs: the files of each run, and the number of its rows that have been taken, in the order in which they apply.
+        stores: the stores whose rows are kept, and their formats.
+        size: the size of a snapshot's step, which has no deleted rows; None to take all rows, deleted ones included.
 
     Raises:
         MissingFileError, CorruptFileError, FormatError, DurabilityError: a file cannot be read, or the new one written.
@@ -148,7 +148,7 @@ def _pieces(runs: Sequence[_Run], rows: int) -> list[Table]:
 
 
 def _merged(pieces: Sequence[Table], *, deletions: bool) -> Table:
-    """Return the rows of several tables in the order of keys, of each key what the last one says."""
+    """Return the rows of several tables in the order of keys, each key from the last table that has it."""
     table = pa.concat_tables(pieces).combine_chunks()
     if len(pieces) > 1:
         order = pc.sort_indices(table, [("key", "ascending")])
@@ -180,7 +180,7 @@ class _Pending:
         return sum(table.num_rows for table in self._tables)
 
     def flush(self) -> None:
-        """Write them."""
+        """Write the rows."""
         if self._rows:
             table = pa.concat_tables(self._tables).combine_chunks()
             store = pa.repeat(pa.scalar(self._store), table.num_rows)

@@ -1,1 +1,1 @@
-"""Files where state is kept: on local disks, S3, and what fsspec reaches."""
+"""The files of state: on local disks, S3, and places that fsspec reaches."""

@@ -1,7 +1,7 @@
 """JSON that proves itself: its last entry is the CRC-32 of the text without that entry.
 
-Rule of this module: it knows nothing of what the JSON says. Who reads it turns a ``ValueError`` into the error of its
-own that says what to do.
+Rule of this module: it does not know what the JSON means. Its reader turns a ``ValueError`` into an error of its own
+with advice.
 """
 
 import json
@@ -11,16 +11,16 @@ from typing import Any, Final
 from zlib import crc32
 
 MOST: Final = 2**63 - 1
-"""The greatest count that can be: what an integer of Arrow holds."""
+"""The greatest possible count: the greatest integer of Arrow."""
 
 MOST_PARTITIONS: Final = 2**31 - 1
-"""The greatest number of partitions that can be, and of a partition: what Spark and Kafka have for it."""
+"""The greatest possible number of partitions, and of a partition, by Spark's and Kafka's integers."""
 
 _CHECKED: Final = re.compile(r"(.*),\"crc32\":(\d{1,10})\}", re.DOTALL)
 
 
 def checked_text(content: Mapping[str, Any]) -> str:
-    """``content`` as JSON without spaces, with its checksum as the last entry.
+    """Return ``content`` as JSON without spaces, with its checksum as the last entry.
 
     >>> checked_text({"millpond": 1})
     '{"millpond":1,"crc32":267010879}'
@@ -30,7 +30,7 @@ def checked_text(content: Mapping[str, Any]) -> str:
 
 
 def check_text(text: str) -> None:
-    """Refuse what ``checked_text`` did not write.
+    """Refuse a text that ``checked_text`` did not write.
 
     Raises:
         ValueError: the text fails its checksum, or has none.
@@ -44,7 +44,7 @@ def read_text(value: Any) -> str:
     """Return a value of the JSON that has to be text.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is no text.
     """
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
@@ -56,10 +56,10 @@ def read_count(value: Any, most: int = MOST) -> int:
 
     Args:
         value: the value.
-        most: the greatest one that can be.
+        most: the greatest possible count.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is no count.
     """
     if type(value) is not int or not 0 <= value <= most:
         raise TypeError(f"{value!r} is no count from 0 to {most}")

@@ -1,8 +1,8 @@
 """The clock that dates a storage's files, beside this host's.
 
-Rule of this module: how old a file is, the clock says that dates the files. A host may be hours ahead of it or behind,
-so its own clock ages nothing. What looks at many files first and deletes afterwards, as a person does, does not delete
-where the two are apart.
+Rule of this module: the clock that dates the files tells their age. A host may be hours ahead of it or behind, so its
+own clock ages nothing. Code that looks at many files first and deletes afterwards, as a person does, deletes nothing
+while the two are apart.
 """
 
 import logging
@@ -17,17 +17,17 @@ from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.times import TimeUnit
 
 APART_MS: Final = 300_000
-"""From here on two clocks are apart: far more than a request takes, and far less than anything is retained."""
+"""The difference from which two clocks are apart: far more than a request takes, far less than any retention."""
 
 _SUFFIX: Final = ".clock"
-"""What the names end with of files that are written only to see their time."""
+"""The end of the names of files that are written only to see their time."""
 
 _PROBE: Final = re.compile(r"[0-9a-f]{32}\.clock")
 _NS: Final = 1_000_000
 _MINUTE_MS: Final = 60_000
 _MEASURED_EVERY: Final = 3600.0
 _MEASURED_AGAIN: Final = 60.0
-"""Seconds after which the clocks are compared again: while they are together, and while they are not."""
+"""The seconds after which the clocks are compared again: while they agree, and while they do not."""
 
 _log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ _seen: Final[dict[str, _Seen]] = {}
 def wall_clock_us(storage: Storage | None) -> int:
     """Return the wall-clock time in microseconds since 1970: this host's, or if that is apart from it, the storage's.
 
-    The two are compared in each process once an hour. While the storage cannot be asked, the host's is what there is.
+    The two are compared in each process once an hour. While the storage cannot be asked, the host's counts.
     """
     host = time.time_ns() // 1_000
     if storage is None:
@@ -120,7 +120,7 @@ def _looked_at(storage: Storage) -> int | None:
 
 
 def _estimate(seen: _Seen, now: float, host: int) -> int | None:
-    """Return the time by the storage's clock, in microseconds; None if it is together with the host's, or unknown."""
+    """Return the time by the storage's clock, in microseconds; None if it agrees with the host's, or is unknown."""
     if seen.storage_ms is None:
         return None
     estimate = seen.storage_ms * 1_000 + int((now - seen.at) * 1e6)

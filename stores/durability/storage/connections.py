@@ -1,4 +1,4 @@
-"""From a path or URI to the file system that holds the durable files.
+"""Connections: from a path or URI to the file system that holds the durable files.
 
 Rule of this module: it opens connections and moves no bytes. A connection must not be used on both sides of a fork, so
 each process has its own.
@@ -49,7 +49,7 @@ class Connection(NamedTuple):
 
 
 def connect(uri: str) -> Connection:
-    """This process's connection.
+    """Return this process's connection.
 
     Raises:
         ConfigurationError: no file system is known for the URI, or it cannot be reached.

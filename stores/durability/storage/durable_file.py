@@ -1,8 +1,8 @@
 """Durable files as manifests name them.
 
 Rule of this module: it knows names, no bytes. A file's name is unique, because the id of its commit is. A delta's file
-may have, behind what its commit has changed, a part of a snapshot that is written in steps; who reads the one or the
-other says so by the kind.
+may have, behind the changes of its commit, a part of a snapshot that is written in steps; a reader asks for the one or
+the other by the kind.
 """
 
 import re
@@ -29,9 +29,9 @@ class FileKind(StrEnum):
 
 
 class DurableFile(NamedTuple):
-    """One file of a manifest: the commit that wrote it, how many rows and bytes it has, the CRC-32 of its footer.
+    """A file of a manifest: the commit that wrote it, the numbers of its rows and bytes, the CRC-32 of its footer.
 
-    ``part_rows`` and ``part_size`` are what of these is a part of a snapshot.
+    ``part_rows`` and ``part_size`` are the rows and bytes among them that are a part of a snapshot.
     """
 
     kind: FileKind
@@ -49,12 +49,12 @@ class DurableFile(NamedTuple):
 
     @property
     def own_rows(self) -> int:
-        """The rows of what its kind says."""
+        """The number of rows of its kind alone."""
         return self.part_rows if self.kind is FileKind.PART else self.rows - self.part_rows
 
     @property
     def own_size(self) -> int:
-        """The bytes of what its kind says; those of the footer count for the delta."""
+        """The bytes of its kind alone; those of the footer count for the delta."""
         return self.part_size if self.kind is FileKind.PART else self.size - self.part_size
 
     @property
@@ -69,7 +69,7 @@ class DurableFile(NamedTuple):
 
 
 def file_name(kind: FileKind, sequence: int, commit: str) -> str:
-    """Return the file that commit number ``sequence`` writes: unique, because the commit id is."""
+    """Return the name of the file that commit number ``sequence`` writes: unique, because the commit id is."""
     return f"{sequence:012d}-{commit}.{kind}.parquet"
 
 
@@ -85,10 +85,10 @@ def new_commit_id() -> str:
 
 
 def durable_file(kind: FileKind, fields: Any) -> DurableFile:
-    """Return the file of which JSON has all but the kind.
+    """Return the file whose fields JSON has, but for the kind.
 
     Raises:
-        TypeError, ValueError: it has something else.
+        TypeError, ValueError: the fields are others.
     """
     sequence, commit, rows, size, checksum, *part = fields
     checked = read_count(checksum, _GREATEST_CHECKSUM)

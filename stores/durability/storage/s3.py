@@ -1,6 +1,6 @@
-"""S3: what a URI says of it, and the clients that are made of that.
+"""S3: the parts of a URI, and the clients that are made from them.
 
-Rule of this module: whatever is special about S3 is here. Arrow's file system reads, lists, writes and deletes. It has
+Rule of this module: all that is special about S3 is here. Arrow's file system reads, lists, writes and deletes. It has
 no conditional put, so a file that is to be written once goes through boto3, where that is installed. Both send a
 request a few times at most and wait a bounded time for an answer, as the URI's options say.
 """
@@ -27,7 +27,7 @@ _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 """The environment variables that name a service other than Amazon's, the more specific one first."""
 _SCHEMES: Final = ("http", "https")
 _EXISTS: Final = 412
-"""The status of an answer: there is such an object already."""
+"""The status of an answer for an object that exists already."""
 
 
 class S3Connection(NamedTuple):
@@ -50,15 +50,15 @@ class S3Options:
     """The options of a URI.
 
     Attributes:
-        region: the bucket's; None to have it found out, or with an endpoint, to have the environment say it.
+        region: the bucket's region; None to find it out, or with an endpoint, to take the environment's.
         scheme: ``https`` or ``http``.
-        endpoint_override: host and port, or the URL, of a service other than Amazon's; None for what the environment
-            says, and Amazon's if that says nothing.
+        endpoint_override: host and port, or the URL, of a service other than Amazon's; None for the environment's, or
+            else Amazon's.
         force_virtual_addressing: whether the bucket is part of the host's name where an endpoint is given, too.
-        tls_ca_file_path: the certificates that are trusted; None for those of the system.
+        tls_ca_file_path: the certificates that are trusted; None for the system's.
         connect_timeout: seconds to wait for a connection.
         request_timeout: seconds without a byte after which a request has failed.
-        max_attempts: how often a request is sent at most.
+        max_attempts: the most times that a request is sent.
         conditional_put: whether the service knows ``If-None-Match: *``.
     """
 
@@ -100,13 +100,13 @@ class S3Options:
 
 @dataclass(frozen=True)
 class S3Place:
-    """A bucket, and how it is reached.
+    """A bucket, and the way to reach it.
 
     Attributes:
         bucket: its name.
         root: the bucket and the path in it.
-        access_key: with ``secret_key``, who asks; None for what AWS finds in the environment, in its files, or on the
-            machine.
+        access_key: the identity of the caller, with ``secret_key``; None for the one that AWS finds in the environment,
+            in its files, or on the machine.
         secret_key: the secret.
         options: the rest.
     """
@@ -142,7 +142,7 @@ class S3Place:
         return cls(bucket, root, access_key or None, secret_key or None, options)
 
     def connect(self) -> S3Connection:
-        """Clients for it; they must not be used on both sides of a fork.
+        """Return clients for it, which must not be used on both sides of a fork.
 
         Raises:
             OSError: its region cannot be found out.

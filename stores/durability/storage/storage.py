@@ -31,11 +31,11 @@ _HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 _SYNC_VALUES = {"true": True, "false": False}
 _DROP_CHUNK = 1 << 24
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-"""What file systems without hard links say."""
+"""The error numbers of file systems without hard links."""
 
 
 class StoredFile(NamedTuple):
-    """A file in a listing: its path below the storage's root, its size, and when it was last written."""
+    """A file in a listing: its path below the storage's root, its size, and the time of its last write."""
 
     path: str
     size: int
@@ -49,8 +49,8 @@ class Storage:
     Build it with ``from_uri``.
 
     Attributes:
-        uri: where it is.
-        sync: whether files on a local file system are synced; all others keep what they have taken by themselves.
+        uri: its path or URI.
+        sync: whether files on a local file system are synced; other file systems keep what they have taken.
     """
 
     uri: str
@@ -91,10 +91,10 @@ class Storage:
         return connect(self.uri)
 
     def _locate(self, path: str) -> tuple[Any, str]:
-        """Return the file system, and where ``path`` is on it, to be opened there: no part of it is a link.
+        """Return the file system, and the location of ``path`` on it, no part of which is a link.
 
         Raises:
-            DurabilityError: one is; the root itself may be.
+            DurabilityError: a part is a link; the root itself may be one.
         """
         connection = self._connect()
         if connection.local:
@@ -102,7 +102,7 @@ class Storage:
         return connection.filesystem, join(connection.root, path)
 
     def _locate_name(self, path: str) -> tuple[Any, str]:
-        """Return the same for what is replaced, deleted or looked at by its name, which is done to a link itself."""
+        """Return the same for a path to be replaced, deleted or looked at by name, as is done to a link itself."""
         connection = self._connect()
         directory = path.rpartition("/")[0]
         if connection.local and directory:
@@ -123,7 +123,7 @@ class Storage:
 
     @property
     def place(self) -> str:
-        """16 hexadecimal digits that stand for where it is, whatever options and secrets the URI has."""
+        """The id, of 16 hexadecimal digits, of its location, whatever options and secrets the URI has."""
         if "://" not in self.uri:
             return _digest(f"//{self.uri.rstrip('/')}")
         uri = urlsplit(self.uri)
@@ -144,7 +144,7 @@ class Storage:
 
         Args:
             path: the file.
-            keep: leave it there if it fails in the end, because others may have written the same, and what is there is
+            keep: leave the file there if closing it fails, because others may have written the same, so that it is
                 either theirs or complete.
 
         Raises:
@@ -294,7 +294,7 @@ class Storage:
         )
 
     def sizes(self, directory: str, names: Sequence[str]) -> Mapping[str, int]:
-        """Return the sizes of those of the files ``names`` in ``directory`` that are there, by name.
+        """Return the sizes of the files ``names`` in ``directory`` that exist, by name.
 
         A local file system is asked for each file, however many others the directory has. Any other takes longer to
         answer than to list, so it is asked once.
@@ -331,7 +331,7 @@ class Storage:
             self.delete(path)
 
     def unreachable(self, directory: str) -> DurabilityError | None:
-        """Why what is in ``directory`` cannot be listed now; None if it can.
+        """Return why the content of ``directory`` cannot be listed now; None if it can.
 
         Raises:
             DurabilityError: it is a symbolic link, which is not followed, reachable or not.

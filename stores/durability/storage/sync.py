@@ -17,7 +17,7 @@ _safe: set[str] = set()
 
 
 def sync_file(path: str, root: str) -> None:
-    """Sync a finished file below ``root``, and everything that it takes to find it.
+    """Sync a finished file below ``root``, and every directory on the way to it.
 
     Raises:
         OSError: the file system failed, or cannot sync.
@@ -31,7 +31,7 @@ def sync_file(path: str, root: str) -> None:
 
 
 def directory_is_new(path: str) -> None:
-    """Tell that the directory of ``path`` did not exist, whatever was known of it."""
+    """Note that the directory of ``path`` did not exist, whatever was known of it."""
     _safe.discard(str(PurePath(path).parent))
 
 

@@ -18,7 +18,7 @@ def shown(uri: str) -> str:
 
 
 def below(uri: str, name: str) -> str:
-    """Return the path or URI of what is called so in a directory, with the options of its URI.
+    """Return the path or URI of a name in a directory, with the options of the directory's URI.
 
     >>> below("/data/", "state"), below("s3://bucket/data?region=eu-central-1", "state")
     ('/data/state', 's3://bucket/data/state?region=eu-central-1')

@@ -20,7 +20,7 @@ def agreed_columns(rows: "pa.Table | pa.StructArray", schema: pa.Schema) -> list
 
     Raises:
         ConfigurationError: names or types are not those of ``schema``.
-        RecordError: a null where ``schema`` says that there is none.
+        RecordError: a null where ``schema`` allows none.
     """
     names = rows.schema.names if isinstance(rows, pa.Table) else [field.name for field in rows.type]
     if names != schema.names:
@@ -34,7 +34,7 @@ def agreed_columns(rows: "pa.Table | pa.StructArray", schema: pa.Schema) -> list
 
 @contextmanager
 def naming(column: str) -> Iterator[None]:
-    """Errors about values in here name the column."""
+    """Name the column in errors about values within."""
     try:
         yield
     except RecordError as error:
@@ -61,7 +61,7 @@ def check_nulls(column: Any, field: Any, path: str) -> None:
 
 
 def nullable_type(type_: Any) -> Any:
-    """``type_`` with nulls allowed wherever Arrow allows them, and without metadata."""
+    """Return ``type_`` with nulls allowed wherever Arrow allows them, and without metadata."""
     fields = [pa.field(field.name, nullable_type(field.type)) for field in child_fields(type_)]
     if pa.types.is_map(type_):
         fields[0] = fields[0].with_nullable(False)
@@ -69,7 +69,7 @@ def nullable_type(type_: Any) -> Any:
 
 
 def _is_strict(type_: Any) -> bool:
-    """Return whether something within excludes nulls that Arrow would allow."""
+    """Return whether a part of it excludes nulls that Arrow would allow."""
     fields = child_fields(type_)
     strict = not fields[-1].nullable if pa.types.is_map(type_) else any(not field.nullable for field in fields)
     return strict or any(_is_strict(field.type) for field in fields)

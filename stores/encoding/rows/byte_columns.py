@@ -1,6 +1,6 @@
 """Binary columns made of numbers' bytes, and byte strings read side by side.
 
-Rule of this module: it knows bytes and where they lie; what they mean is its users' business.
+Rule of this module: it knows bytes and their places, but not their meaning.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 SPARE: Final = 18
-"""How many bytes may be read behind the last one."""
+"""The number of bytes that may be read behind the last one."""
 
 
 def buffer(data: Any) -> pa.Buffer:
@@ -61,11 +61,11 @@ def or_null(column: Array, made: Array, null: int) -> Array:
 
 
 def runs_of(elements: Array, ends: Integers) -> Array:
-    """Neighboring values of a binary column without nulls, joined as they lie there.
+    """Return neighboring values of a binary column without nulls, joined as they lie there.
 
     Args:
         elements: the values.
-        ends: between which of them each run lies: n + 1 numbers for n runs.
+        ends: the bounds of the runs among them: n + 1 numbers for n runs.
     """
     bounds = buffer(offsets_of(elements)[ends])
     return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, bounds, elements.buffers()[2]])
@@ -79,12 +79,12 @@ def offsets_of(column: Array) -> npt.NDArray[np.int32]:
 
 
 class SideBySide:
-    """Byte strings that are read side by side: of all of them one part, then the next.
+    """Byte strings that are read side by side: one part of all of them, then the next.
 
     Args:
         data: the bytes of all, and ``SPARE`` behind them.
-        at: where each is read next.
-        ends: where it ends.
+        at: the place at which each is read next.
+        ends: the end of each.
     """
 
     def __init__(self, data: Bytes, at: Integers, ends: Integers) -> None:
@@ -102,7 +102,7 @@ class SideBySide:
         return cls(data, offsets[:-1] - offsets[0], offsets[1:] - offsets[0])
 
     def first_bytes(self) -> Bytes:
-        """Return the byte that each is read at.
+        """Return the byte at the place of each.
 
         Raises:
             pyarrow.ArrowInvalid: one has no more.
@@ -123,10 +123,10 @@ class SideBySide:
         self.at = at
 
     def finish(self) -> None:
-        """Refuse what has not been read.
+        """Refuse bytes that have not been read.
 
         Raises:
-            pyarrow.ArrowInvalid: there is something.
+            pyarrow.ArrowInvalid: there are some.
         """
         if (self.at != self.ends).any():
             raise pa.ArrowInvalid("the bytes go on behind the last value")
@@ -136,7 +136,7 @@ def texts_at(data: Bytes, starts: Integers, lengths: Integers, validity: pa.Buff
     """Return a column of strings or bytes that lie at these places, one behind the other.
 
     Raises:
-        pyarrow.ArrowInvalid: they are too many bytes or do not lie so, or a string is not UTF-8.
+        pyarrow.ArrowInvalid: they are too many bytes or lie otherwise, or a string is not UTF-8.
     """
     size = len(starts)
     # Every other part of the bytes between the first text and the end of the last is a text.

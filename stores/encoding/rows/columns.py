@@ -1,6 +1,6 @@
-"""Columns with ids: what a column is, whatever it is called.
+"""Columns with ids: the identity of a column, whatever its name.
 
-Rule of this module: it knows one column and what is within; histories and changes are others' business.
+Rule of this module: it knows one column and its children, but no histories and no changes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,9 +17,9 @@ class Column:
     """One column, or a field, element, key or value within one.
 
     Attributes:
-        id: the same in all schemas of a history, whatever the column is called.
-        field: name, type in its one form, nullability and metadata.
-        children: what is within: see ``child_fields``.
+        id: its id, the same in all schemas of a history, whatever the column's name.
+        field: its name, type in its one form, nullability and metadata.
+        children: its children: see ``child_fields``.
     """
 
     id: int
@@ -31,7 +31,7 @@ Columns = tuple[Column, ...]
 
 
 def numbered(field: Any, ids: Iterator[int]) -> Column:
-    """``field`` and all that is within it, with new ids."""
+    """Return ``field`` and all that is within it, with new ids."""
     id_ = next(ids)
     return Column(id_, field, tuple(numbered(child, ids) for child in child_fields(field.type)))
 

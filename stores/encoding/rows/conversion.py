@@ -1,7 +1,7 @@
 """Columns of an older schema of a history as columns of the current one.
 
-Rule of this module: it does what ``millpond.stores.encoding.rows.evolution`` allowed, matches by ids, and decides
-nothing.
+Rule of this module: it makes the changes that ``millpond.stores.encoding.rows.evolution`` allowed, matches by ids, and
+decides nothing.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from millpond.stores.encoding.rows.physical import around
 
 
 def convert(structs: Any, old: Columns, new: Columns) -> Any:
-    """Rows of the columns ``old``, as an array of structs, as rows of the columns ``new``.
+    """Return rows of the columns ``old``, an array of structs, as rows of the columns ``new``.
 
     Raises:
         SerdeError: a value does not fit into the type to which its column was widened.

@@ -39,13 +39,13 @@ def evolved_columns(old: Columns, new: Sequence[Any], change: Change, ids: Itera
 
     Args:
         old: the current columns.
-        new: the fields that are wanted, with types in their one form.
-        change: what the user says.
+        new: the wanted fields, with types in their one form.
+        change: the user's declaration.
         ids: for columns that are new.
         known: all paths that columns of the history have or had.
 
     Raises:
-        ConfigurationError: something that ``change`` says fits nothing.
+        ConfigurationError: a part of ``change`` fits nothing.
         StateConflictError: rows of ``old`` cannot be read as rows of ``new``, or might be read in more than one way.
     """
     before, now = _paths([column.field for column in old]), _paths(new)
@@ -67,16 +67,16 @@ def evolved_columns(old: Columns, new: Sequence[Any], change: Change, ids: Itera
 
 @dataclass
 class _Matching:
-    """Goes through both schemas at once, and collects what it finds."""
+    """The matching of two schemas, which goes through both at once and collects its findings."""
 
     change: Change
     ids: Iterator[int]
     origins: dict[str, str] = field(default_factory=dict)
-    """For the paths of new columns that continue old ones, the paths of these."""
+    """The paths of old columns, by the paths of the new columns that continue them."""
     problems: list[Problem] = field(default_factory=list)
 
     def columns(self, old: Sequence[Column], new: Sequence[Any], old_path: str, new_path: str) -> Columns:
-        """Match columns by their names, as far as these are declared; both are within the same struct, or nothing."""
+        """Match columns by their names or as declared; both are within the same struct, or at the top."""
         names = self._names_now(old, {field.name for field in new}, old_path, new_path)
         vanished = [names[name] for name in names.keys() - {field.name for field in new}]
         added = [field for field in new if field.name not in names]
@@ -159,7 +159,7 @@ class _Matching:
 
 
 def _fits(old: Any, new: Any) -> bool:
-    """Return whether values of ``old`` may be values of ``new``; of nested types, as far as their kind says."""
+    """Return whether values of ``old`` may be values of ``new``; nested types are compared by their kinds."""
     if child_fields(old) or child_fields(new) or "struct" in (type_name(old), type_name(new)):
         return type_name(old) == type_name(new)
     return old == new or widens(old, new)
@@ -168,7 +168,7 @@ def _fits(old: Any, new: Any) -> bool:
 def _check_renamed(
     change: Change, origins: Mapping[str, str], before: set[str], after: set[str], known: set[str]
 ) -> None:
-    """``known`` is empty if nothing has changed: then an earlier run may have applied what is said."""
+    """Check the renames; ``known`` is empty if nothing has changed: then an earlier run may have applied them."""
     handed_on = set(change.renamed.values())
     for was, now in change.renamed.items():
         said = f"{change.where}: renamed says that {was!r} is {now!r} now, but"
@@ -198,7 +198,7 @@ def _check_renamed(
 
 
 def _check_dropped(change: Change, after: set[str], known: set[str]) -> None:
-    """``known`` is empty if nothing has changed: then a first run may have begun without the column."""
+    """Check the drops; ``known`` is empty if nothing has changed: a first run may have begun without the column."""
     by_new = {now: was for was, now in change.renamed.items()}
     for path in change.dropped:
         said = f"{change.where}: dropped says that {path!r} is gone, but"

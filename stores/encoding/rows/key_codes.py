@@ -1,4 +1,4 @@
-r"""The codes of packed keys: what begins each element, so that bytes compare as values do.
+r"""The codes of packed keys: the beginning of each element, so that bytes compare as values do.
 
 Rule of this module: it is the one list of codes, and a code never changes its meaning. A key is its elements, one after
 the other. An element is a code and, big-endian::
@@ -23,14 +23,15 @@ the other. An element is a code and, big-endian::
     41    struct                      its fields, as elements; then 00
 
 A float is its bits (IEEE 754): all of them flipped if the sign bit is set, else only that. Every NaN is written as
-7ff8000000000000 (or 7fc00000) is, and -0.0 as 0.0 is.
+7ff8000000000000 (or 7fc00000), and -0.0 as 0.0.
 
 So nulls come first, false before true, numbers and times by value, NaN last, strings by code points, lists and structs
 as tuples do in Python. An integer has the same bytes in a column of any width. No element is a prefix of another: 00
-ends what has no fixed length; it is less than any code, and an escaped 00 is followed by ff, which is greater than any.
-Hence the bytes of the first columns of a key are a prefix of its bytes, and all keys with these values are one range.
+ends an element without a fixed length; it is less than any code, and an escaped 00 is followed by ff, which is greater
+than any. So the bytes of the first columns of a key are a prefix of its bytes, and all keys with these values are
+one range.
 
-The one key of no columns is that of a null, 01, since a key of no bytes is none to an engine.
+The only key of no columns is that of a null, 01, since engines take no key without bytes.
 """
 
 from collections.abc import Mapping
@@ -77,7 +78,7 @@ _CODES: Final[Mapping[Any, int]] = {
 
 
 def code_of(type_: Any) -> int:
-    """Return the code of values of a type in its one form; of booleans, that of false.
+    """Return the code of values of a type in its one form; for booleans, that of false.
 
     Raises:
         KeyError: the type cannot be part of a key.
