@@ -1,7 +1,7 @@
-"""Serdes: how keys and values become bytes, and bytes keys and values.
+"""Serdes: the conversion of keys and values to bytes and back.
 
-Rule of this module: a serde knows nothing of stores. Whatever goes wrong inside one is a ``SerdeError`` that names the
-serde and the value. ``None`` never reaches a serde: an absent value has no bytes.
+Rule of this module: a serde knows nothing of stores. Any failure inside one is a ``SerdeError`` that names the serde
+and the value. ``None`` never reaches a serde: an absent value has no bytes.
 """
 
 import json
@@ -56,11 +56,11 @@ class Serde(ABC, Generic[T]):
         """
 
     def serialize_many(self, values: Sequence[T]) -> list[bytes]:
-        """``serialize`` for many values, in their order, with its errors."""
+        """Return the bytes of many values, in their order, as ``serialize`` does, with its errors."""
         return _each(self.column_serialize, self.serialize, values)
 
     def deserialize_many(self, data: Sequence[bytes]) -> list[T]:
-        """``deserialize`` for many, in their order, with its errors.
+        """Return the values of many bytes, in their order, as ``deserialize`` does, with its errors.
 
         >>> STRING.deserialize_many(STRING.serialize_many(["tea", "milk"]))
         ['tea', 'milk']
@@ -135,7 +135,7 @@ class StringSerde(_BuiltInSerde[str]):
 
 
 class _StructSerde(_BuiltInSerde[T]):
-    """One number of eight bytes."""
+    """A number of eight bytes."""
 
     _layout: ClassVar[struct.Struct]
 
@@ -230,7 +230,7 @@ class StructSerde(_BuiltInSerde[dict[str, Any]]):
             ``double``, ``boolean``, ``string`` and ``binary``.
 
     Attributes:
-        layout: the fields, and where they lie.
+        layout: the layout of the fields.
 
     Raises:
         ConfigurationError: the name is not of that form.

@@ -1,4 +1,4 @@
-"""Columns of structs as rows of bytes and back: whole columns of what ``millpond.stores.encoding.struct_serde`` draws.
+"""Columns of structs as rows of bytes and back: ``millpond.stores.encoding.struct_serde`` for whole columns.
 
 Rule of this module: no Python object is made of a row or of a value.
 """
@@ -30,7 +30,7 @@ _NATIVE: Final[Mapping[str, type[np.generic]]] = {"long": np.int64, "double": np
 
 
 def struct_type(layout: StructLayout) -> pa.StructType:
-    """Return the structs of a layout as a type of Arrow."""
+    """Return the Arrow type of the structs of a layout."""
     return pa.struct([pa.field(name, _ARROW[type_]) for name, type_ in layout.fields])
 
 
@@ -64,7 +64,7 @@ def pack_structs(layout: StructLayout, structs: Any) -> Any:
 
 
 def _big_endian(numbers: Any) -> _Bytes:
-    """Eight bytes of each number; booleans are 0 and 1."""
+    """Return eight bytes of each number; booleans are 0 and 1."""
     wide = numbers.astype(">f8" if numbers.dtype.kind == "f" else ">i8")
     return np.frombuffer(wide.tobytes(), np.uint8).reshape(len(wide), NUMBER_SIZE)
 
@@ -73,7 +73,7 @@ def unpack_structs(layout: StructLayout, data: Any) -> Any:
     """Return the structs whose rows these are, of ``struct_type(layout)``, null where they are.
 
     Args:
-        layout: of the rows.
+        layout: the layout of the rows.
         data: the rows, of the type ``binary``.
 
     Raises:
@@ -126,7 +126,7 @@ class _Rows:
         return bool(used and (self._fixed[:, self._layout.null_bytes - 1] >> used).any())
 
     def _slices(self, type_: str, starts: _Integers, ends: _Integers, nulls: npt.NDArray[np.bool_]) -> Any:
-        """Strings or binaries that lie between these places of the rest of each row."""
+        """Return strings or binaries that lie between these places of the rest of each row."""
         rest = self._starts + self._layout.size
         lengths = ends - starts
         if (lengths < 0).any() or (rest + ends > self._stops).any():
@@ -150,7 +150,7 @@ def _validity(nulls: npt.NDArray[np.bool_]) -> Any:
 
 
 def in_order(layout: StructLayout, structs: Any) -> Any:
-    """Structs of the same fields, perhaps of narrower types and in another order, as ``struct_type(layout)``."""
+    """Return structs of the same fields, perhaps of narrower types and in another order, as ``struct_type(layout)``."""
     names = [name for name, _ in layout.fields]
     columns = [pc.struct_field(structs, name).cast(_ARROW[type_]) for name, type_ in layout.fields]
     mask = structs.is_null() if structs.null_count else None

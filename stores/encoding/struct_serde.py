@@ -31,8 +31,8 @@ class _Type(NamedTuple):
     """A type of fields.
 
     Attributes:
-        code: of its number, as ``struct`` has it.
-        takes: the classes of values that it takes, the usual one first; but ``bool`` is no number.
+        code: the code of its number for ``struct``.
+        takes: the classes of values that it takes, the usual one first; ``bool`` is no number.
     """
 
     code: str
@@ -131,10 +131,10 @@ class StructLayout:
 
 
 def struct_layout(name: str) -> StructLayout | None:
-    """Return the layout that ``struct<name:type,...>`` means; None if the name is of another form.
+    """Return the layout of the name ``struct<name:type,...>``; None if the name is of another form.
 
     Raises:
-        ConfigurationError: a field is not ``name:type``, of a type that there is, or two have the same name.
+        ConfigurationError: a field is not ``name:type`` with a known type, or two have the same name.
 
     >>> struct_layout("struct<carrier: string, flight: bigint>").fields
     (('carrier', 'string'), ('flight', 'long'))

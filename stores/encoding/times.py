@@ -59,10 +59,10 @@ class TimeUnit(IntEnum):
     """The unit of the integers of a topology's times; the value is its length in microseconds."""
 
     MICROSECOND = 1
-    """That of verbs."""
+    """The unit of verbs."""
 
     MILLISECOND = 1_000
-    """That of topologies."""
+    """The unit of topologies."""
 
     def length(self, count: int) -> str:
         """Return a length of time as text, such as ``to_millis`` and ``to_micros`` take.
@@ -90,11 +90,11 @@ class TimeUnit(IntEnum):
 
 
 def time_in(text: str, option: str) -> Instant:
-    """Milliseconds, or a time in the form of ISO 8601.
+    """Return milliseconds, or a time in the form of ISO 8601, from a text.
 
     Args:
-        text: what the user gave.
-        option: with which option.
+        text: the user's text.
+        option: the option that it was given with.
 
     Raises:
         ConfigurationError: it is neither, or has no time zone.

@@ -1,9 +1,9 @@
 """Backfills: a query that has yet to begin gets its first state from a run over inputs that have an end.
 
-Rule of this module: the order of things. That there will be a backfill is noted first, so that nobody begins without;
-then a run writes files; then one record makes them count. Who runs it, and where its results go, is the caller's
-choice. The ids of all attempts at a backfill, and the lineages that they write, begin with the same half, and that of
-no other does: so what an attempt that died has left is known for what it is.
+Rule of this module: the order of things. First a note says that there will be a backfill, so that nobody begins
+without; then a run writes files; then one record makes them count. The caller chooses who runs it, and where its
+results go. The ids of all attempts at a backfill, and the lineages that they write, begin with the same half, which no
+others have: so the files of an attempt that died can be recognized.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,8 +28,8 @@ class Attempt:
 
     Attributes:
         id: its own, as ``new_commit_id`` makes them.
-        history: that of the query, which knows that there will be a backfill.
-        generation: the one to be. Its bases are the manifests with which the tasks of the run begin.
+        history: the history of the query, which knows that there will be a backfill.
+        generation: the generation to come. Its bases are the manifests with which the tasks of the run begin.
     """
 
     id: str
@@ -37,10 +37,10 @@ class Attempt:
     generation: EvolutionRecord
 
     def keep(self, manifests: Iterable[Manifest]) -> History:
-        """Make the attempt count: the tasks of the query begin with what the run has left.
+        """Make the attempt count: the tasks of the query begin with the run's state.
 
         Args:
-            manifests: those of the tasks that have changed something.
+            manifests: the manifests of the tasks that have changed something.
 
         Raises:
             StateConflictError: another attempt counts.
@@ -55,7 +55,7 @@ def check_may_begin(history: History) -> None:
     """Refuse a backfill of a query that has begun without one.
 
     Args:
-        history: that of the query, of which no backfill counts.
+        history: the history of the query, which has no backfill that counts.
 
     Raises:
         StateConflictError: it has begun.
@@ -72,7 +72,7 @@ def check_ended(history: History) -> None:
     """Refuse to go on with a query whose backfill has begun and has not come to its end.
 
     Raises:
-        StateConflictError: so it is.
+        StateConflictError: it has not ended.
     """
     if history.newest is not None and history.newest.awaits_backfill:
         raise BegunAlreadyError(
@@ -86,10 +86,10 @@ def begin(history: History, fingerprint: str, shape: Shape, seeds: Seeds | None 
     """Note that a query begins with a backfill, and write the seeds with which the run begins.
 
     Args:
-        history: that of the query.
-        fingerprint: that of the plan that is to run.
-        shape: that of the plan.
-        seeds: with what stores begin before the first record; None for nothing.
+        history: the history of the query.
+        fingerprint: the fingerprint of the plan that is to run.
+        shape: the shape of the plan.
+        seeds: the rows with which stores begin before the first record; None for none.
 
     Raises:
         StateConflictError: the query has begun without a backfill.
@@ -120,7 +120,7 @@ def directory_of(history: History) -> str:
 
 
 def abandoned(history: History) -> Iterator[str]:
-    """Yield the directories that attempts have left that died, or lost, once one counts: nobody will ever read them.
+    """Yield the directories of attempts that died, or lost, once one counts: nobody will ever read them.
 
     Raises:
         DurabilityError: the storage failed.

@@ -1,4 +1,4 @@
-"""``Beginning``: what a query keeps beside the state of its tasks, from its first row on.
+"""``Beginning``: the files that a query keeps beside the state of its tasks, from its first row on.
 
 Rule of this module: the process that builds a query only reads, and its workers keep here what was decided then, before
 the first of them puts a row. All of them may do it, at the same time and again: each file is put under its name unless
@@ -38,7 +38,7 @@ class Beginning:
         """Keep the claim, the record, the schemas and a note of the query, as far as they are not there.
 
         Args:
-            query: the id of the query, which is that of its checkpoint; None if it has none.
+            query: the id of the query, from its checkpoint; None if it has none.
             may_be_empty: whether it may begin empty although other queries have state: its checkpoint is new, or holds
                 state.
 

@@ -11,10 +11,10 @@ from typing import Final, Protocol, TypeAlias
 from millpond.stores.specs.store_spec import StoreKind
 
 Rule: TypeAlias = Callable[[Sequence[bytes]], bytes | None]
-"""What becomes of the metadata of one name, of which several partitions have some each; None: nothing."""
+"""A function from the metadata of one name in several partitions to the metadata of one; None to drop them."""
 
 NO_LAYOUT: Final = ""
-"""The name, among those of layouts, under which stands what holds for stores of any layout and of none."""
+"""The name, among those of layouts, of the carriage for stores of any layout and of none."""
 
 
 class OldStore(Protocol):
@@ -29,13 +29,13 @@ class OldStore(Protocol):
         """The kind of the store."""
 
     def get_metadata(self, name: str) -> bytes | None:
-        """As ``Store.get_metadata``."""
+        """Return the metadata, as ``Store.get_metadata`` does."""
 
     def metadata_names(self, prefix: str) -> list[str]:
-        """As ``WritableStore.metadata_names``."""
+        """Return the names, as ``WritableStore.metadata_names`` does."""
 
     def entries(self) -> Iterator[tuple[bytes, bytes]]:
-        """All rows but metadata, in key order; each version by its time."""
+        """Return all rows but metadata, in key order; each version by its time."""
 
 
 Revision: TypeAlias = Callable[[Sequence[OldStore], Callable[[bytes], bool]], Mapping[str, bytes | None]]
@@ -57,7 +57,7 @@ class LayoutCarriage:
         other_key: likewise the key of the record of another input for which an entry is kept as well, and by which it
             finds no partition; None if there is none.
         seeded: ``seeded(time, users)`` returns the metadata of a store that is seeded, by name: ``time`` is the latest
-            timestamp of its values, and ``users`` the number of processors that may keep something in it. None: the
+            timestamp of its values, and ``users`` the number of processors that may keep something in it. None if the
             store holds more than its entries, and cannot be seeded.
     """
 

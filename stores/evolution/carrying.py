@@ -1,7 +1,7 @@
 """Carrying the state of a query over to another shape: other partitions, renamed and moved stores.
 
 Rule of this module: it reads old manifests' files and writes new ones, in lineages of their own. Nothing that exists is
-changed, and until its result is kept nobody knows what it has written.
+changed, and until its result is kept nobody knows of its files.
 
 Rows of old partition p go only to new partitions that equal p modulo the greatest common divisor of the two numbers of
 partitions. So each class of these is a unit of work: it reads its old partitions once, and writes its new ones.
@@ -32,7 +32,7 @@ from millpond.stores.evolution.snapshots import Snapshots
 from millpond.stores.typed.windows.segments import METADATA_NAME as INTERVAL
 
 SomeRows: TypeAlias = OldRows | ConvertedRows
-"""The rows of an old store, as those of the kind that it is now."""
+"""The rows of an old store, or of one converted to the kind that it has now."""
 
 _NO_LAYOUTS: Final[Mapping[str, LayoutCarriage]] = {}
 
@@ -42,9 +42,9 @@ class Origin:
     """The old store that a store of the new shape continues.
 
     Attributes:
-        subtopology: the number of its sub-topology in the old shape; of a global table's store, that of any copy.
+        subtopology: the number of its sub-topology in the old shape; for a global table's store, of any copy.
         name: its name there.
-        conversion: what becomes of its rows; None if they stay what they are, but for unknown timestamps.
+        conversion: the conversion of its rows; None if they stay as they are, but for unknown timestamps.
     """
 
     subtopology: int
@@ -53,7 +53,7 @@ class Origin:
 
 
 def units(old_partitions: int, new_partitions: int) -> int:
-    """Return how many units of work there are.
+    """Return the number of units of work.
 
     >>> units(4, 6)
     2
@@ -84,24 +84,24 @@ def carry_unit(
     fingerprint: str,
     layouts: Mapping[str, LayoutCarriage] = _NO_LAYOUTS,
 ) -> dict[tuple[int, int], Manifest]:
-    """Carry over what belongs to one unit.
+    """Carry over the state of one unit.
 
-    Memory is bounded: of each old file one part is held, and of all new ones together as much as one such part.
+    Memory is bounded: one part of each old file is held, and as much as one such part of all new files together.
 
     Args:
-        storage: where all files are.
+        storage: the place of all files.
         unit: its number, from 0 to ``units(...) - 1``.
         before, after: the old shape and the new one. Their stores agree in kind (but for timestamps, and unless there
             is a conversion), serdes, layout and whether they are global, as far as one continues the other.
-        origins: the old store that each new one continues, by the new name; what is missing starts empty.
-        manifests: by sub-topology and partition, those of the old tasks; one that is missing had no state.
-        application_id, fingerprint: what the new manifests carry.
-        layouts: how the rows of each layout are carried, by its name.
+        origins: the old store that each new one continues, by the new name; a store that is missing starts empty.
+        manifests: the manifests of the old tasks, by sub-topology and partition; a task that is missing had no state.
+        application_id, fingerprint: the application and the fingerprint in the new manifests.
+        layouts: the carriage of each layout's rows, by its name.
 
     Returns:
-        By sub-topology and partition, the manifests of the unit's new tasks. A task whose stores go on under their
+        The manifests of the unit's new tasks, by sub-topology and partition. A task whose stores go on under their
         names in as many partitions keeps its files (``goes_on``), if it stays with its application; any other gets a
-        first commit in a lineage of its own. One that has no state is missing.
+        first commit in a lineage of its own. A task without state is missing.
 
     Raises:
         ConfigurationError: nothing tells to which partition the rows of a store belong.
@@ -153,7 +153,7 @@ class _Unit:
         return self._stays and goes_on(self._before, self._after, self._origins, subtopology)
 
     def kept(self, subtopology: int, tasks: Mapping[int, Manifest]) -> dict[int, Manifest]:
-        """Return the old manifests of tasks that go on, as those of the new topology."""
+        """Return the old manifests of tasks that go on, as manifests of the new topology."""
         return {
             partition: replace(self._manifests[subtopology, partition], fingerprint=task.fingerprint)
             for partition, task in tasks.items()
@@ -198,7 +198,7 @@ class _Unit:
         return dict(list(found.items())[:1]) if store.is_global else found
 
     def _rows_of(self, partition: int, origin: Origin, store: StoreShape) -> SomeRows:
-        """Return the old store in one of its partitions, as one of the kind of the new one."""
+        """Return the old store in one of its partitions, as a store of the new one's kind."""
         manifest, conversion = self._manifests[origin.subtopology, partition], origin.conversion
         if conversion is None:
             return OldRows(self._storage, manifest, origin.name, store.kind)
@@ -250,7 +250,7 @@ class _Spread:
         return carried_metadata(list(self._olds.values()), belongs, self._layouts, self._layout)
 
     def _checked(self, number: int, old: SomeRows) -> Iterator[Columns]:
-        """Yield the rows of an old partition, all of whose records belong to it."""
+        """Yield the rows of an old partition, and check that all of their records belong to it."""
         for keys, values in self._in_segments(old):
             strays = np.flatnonzero(partitions_of(self._keys.of_rows(keys), self._from) != number)
             if len(strays):
@@ -262,7 +262,7 @@ class _Spread:
             yield keys, values
 
     def _in_segments(self, old: SomeRows) -> Iterator[Columns]:
-        """Return the rows in segments of the length that the first partition has."""
+        """Return the rows in segments of the first partition's length."""
         intervals = [data for one in self._olds.values() if (data := one.metadata.get(INTERVAL)) is not None]
         if not self._store.kind.in_segments or len(set(intervals)) < 2 or old.metadata.get(INTERVAL) == intervals[0]:
             return old.columns()

@@ -1,9 +1,8 @@
-"""A store that becomes one of another kind: plain, timestamped or versioned, each of them from each other.
+"""The conversion of a store to another kind: plain, timestamped or versioned, each of them from each other.
 
-Rule of this module: the rows of the new kind are what they would be if the entries of the old store had been put into
-it in the order of time. So nothing comes too late, and nothing expires. It works on whole columns as durable files have
-them, and knows neither partitions nor who asked for it. What is lost is counted in
-``millpond.stores.evolution.losses``.
+Rule of this module: the rows of the new kind are as if the entries of the old store had been put into it in the order
+of time. So nothing comes too late, and nothing expires. It works on whole columns as durable files have them, and knows
+neither partitions nor its callers. Losses are counted in ``millpond.stores.evolution.losses``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,7 +37,7 @@ CONVERTIBLE: Final = (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE, Stor
 """The kinds that can become each other."""
 
 _LEFT_OUT: Final = (OBSERVED, TERMS, CLOCK_NAME, TIMED_NAME)
-"""Metadata that is not that of a store of another kind; timers are written again."""
+"""Metadata that stores of another kind do not have; timers are written again."""
 
 _NOTHING: Final = b""
 _END: Final = len(TERMINATOR)
@@ -75,7 +74,7 @@ class Conversion:
         """Return the rows of the new kind, in key order.
 
         Args:
-            old: those of the old one, as ``read_as`` reads them.
+            old: the rows of the old kind, as ``read_as`` reads them.
 
         Raises:
             UnreadableRowError: a row of a versioned store is damaged.
@@ -91,9 +90,9 @@ class Versions(NamedTuple):
     """Some versions of a versioned store.
 
     Attributes:
-        stems: what the rows begin with: all but the time.
+        stems: the beginnings of the rows: all but the time.
         starts: the packed times.
-        versions: the bytes.
+        versions: the bytes of the versions.
     """
 
     stems: Array
@@ -102,7 +101,7 @@ class Versions(NamedTuple):
 
     @property
     def times(self) -> Integers:
-        """From when they are valid."""
+        """The times from which they are valid."""
         return time_at(self.starts, 0)
 
     def entries(self, *, stamped: bool) -> Columns:
@@ -115,7 +114,7 @@ class Versions(NamedTuple):
 
 
 def latest_versions(old: Iterable[Columns]) -> Iterator[Versions]:
-    """Yield the latest version of each key of a versioned store, but tombstones.
+    """Yield the latest version of each key of a versioned store, without tombstones.
 
     Raises:
         UnreadableRowError: a row is damaged.
@@ -134,7 +133,7 @@ def latest_versions(old: Iterable[Columns]) -> Iterator[Versions]:
 
 
 def _data_rows(columns: Columns) -> Columns:
-    """Rows without those of an index, which come behind them."""
+    """Yield rows without those of an index, which come behind them."""
     keys, values = columns
     number = pc.sum(pc.starts_with(keys, DATA)).as_py() or 0
     return keys.slice(0, number), values.slice(0, number)
@@ -158,7 +157,7 @@ def times_of(values: Array) -> Integers:
 
 
 def _versions(keys: Array, values: Array, valid_from: int | None) -> Columns:
-    """Each value of a timestamped store as the only version of its key; such need no rows in the index."""
+    """Return each value of a timestamped store as the only version of its key, which needs no row in the index."""
     times = times_of(values)
     if valid_from is not None:
         times = np.where(times == UNKNOWN_TIMESTAMP, valid_from, times)
@@ -168,11 +167,11 @@ def _versions(keys: Array, values: Array, valid_from: int | None) -> Columns:
 
 
 class ConvertedRows:
-    """An old store in one old partition as one of the new kind: what ``OldRows`` would be for that.
+    """An old store in one old partition as a store of the new kind: the counterpart of ``OldRows`` for that.
 
     Args:
         old: the store, read as ``conversion.read_as``.
-        conversion: what becomes of it.
+        conversion: the conversion.
         observed: the stream time that it has observed; None where the new kind knows none, or there was none.
     """
 
@@ -185,7 +184,7 @@ class ConvertedRows:
 
     @property
     def format_version(self) -> FormatVersion:
-        """As ``OldRows.format_version``."""
+        """The format, as ``OldRows.format_version``."""
         version = self.kind.format_version
         return version if version is FormatVersion.TIMESTAMPED else FormatVersion.PLAIN
 
@@ -205,11 +204,11 @@ class ConvertedRows:
         return self.metadata.get(name)
 
     def metadata_names(self, prefix: str) -> list[str]:
-        """Return the names of what is kept that begin with ``prefix``."""
+        """Return the names of the metadata that begin with ``prefix``."""
         return [name for name in self.metadata if name.startswith(prefix)]
 
     def columns(self) -> Iterator[Columns]:
-        """All rows but metadata, in key order."""
+        """Yield all rows but metadata, in key order."""
         return (part for part in self._conversion.columns(self._old.columns()) if len(part[0]))
 
     def entries(self) -> Iterator[tuple[bytes, bytes]]:

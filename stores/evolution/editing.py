@@ -25,7 +25,7 @@ from millpond.stores.evolution.snapshots import write_commit
 from millpond.stores.specs.formats import FormatVersion
 
 StoreChanges: TypeAlias = Mapping[str, tuple[FormatVersion, Changes]]
-"""By the name of the store the format of its rows, and what becomes of them; None deletes one."""
+"""The format of a store's rows and their changes, by the name of the store; None deletes a row."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Edit:
 
     Attributes:
         history: the generations so far.
-        committed: what the checkpoint has.
-        record: of the generation that begins with it.
+        committed: the content of the checkpoint.
+        record: the record of the generation that begins with it.
     """
 
     history: History
@@ -44,11 +44,11 @@ class Edit:
 
 
 def keep_edits(edits: Sequence[Edit]) -> None:
-    """Let edits count, one after the other, once all of them have been found to fit where their queries stand.
+    """Let edits count, one after the other, once all of them fit where their queries stand.
 
     Raises:
-        StateConflictError: the query has committed a micro-batch meanwhile, or somebody else has changed the state.
-        DurabilityError: the storage failed. As of the other error, the message tells which of several edits count.
+        StateConflictError: the query has committed a micro-batch meanwhile, or another process has changed the state.
+        DurabilityError: the storage failed. The messages of both errors tell which of several edits count.
     """
     for edit in edits:
         edit.committed.check_stands()
@@ -77,10 +77,10 @@ def edit_of(
 
     Args:
         history: the generations so far.
-        committed: what the checkpoint has.
-        standing: where it stands.
-        changes: by the id of the task.
-        note: who edits, and why.
+        committed: the content of the checkpoint.
+        standing: the state at which it stands.
+        changes: the changes, by the id of the task.
+        note: the editor, and the reason.
 
     Raises:
         MissingFileError, CorruptFileError: a file of the state is gone or damaged.
@@ -94,16 +94,16 @@ def edit_of(
 
 
 def undoing_of(history: History, committed: Committed, standing: Standing, note: EditNote) -> Edit:
-    """Return a generation that begins as the one before the newest did, which is that of an edit.
+    """Return a generation that begins as the one before the newest did, if the newest is an edit's.
 
     Args:
         history: the generations so far.
-        committed: what the checkpoint has.
-        standing: where it stands.
-        note: who undoes it, and why.
+        committed: the content of the checkpoint.
+        standing: the state at which it stands.
+        note: the person who undoes it, and the reason.
 
     Raises:
-        StateConflictError: the newest generation is not that of an edit, or a micro-batch has followed it.
+        StateConflictError: the newest generation is not an edit's, or a micro-batch has followed it.
     """
     newest = standing.record
     if newest.edit is None or newest is not history.newest:
@@ -128,7 +128,7 @@ def undoing_of(history: History, committed: Committed, standing: Standing, note:
 
 
 def _not_edited_last(history: History, newest: EvolutionRecord) -> StateConflictError:
-    """Return the error for state that something else than an edit has changed last, or nothing."""
+    """Return the error for state whose last change, if any, is not an edit."""
     state, edited, shapes = f"the state of application {history.application_id!r}, {history.sink!r},", None, list[str]()
     for record in history.records:
         if record.edit is None:
@@ -155,10 +155,10 @@ def edit_with(
 
     Args:
         history: the generations so far.
-        committed: what the checkpoint has.
-        standing: where it stands.
+        committed: the content of the checkpoint.
+        standing: the state at which it stands.
         bases: the manifest with which each task begins, by its id.
-        note: who edits, and why.
+        note: the editor, and the reason.
     """
     before = standing.record
     target = Target(before.fingerprint.partition(GENERATION_MARK)[0], before.shape, Declared())

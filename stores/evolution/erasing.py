@@ -1,7 +1,7 @@
 """Erasing keys from the state of a query that does not run: tasks are written anew without their rows.
 
-Rule of this module: what it writes is in lineages of its own, so that once its record is kept, all files of the
-lineages before may go. Nothing leads back then, neither to earlier micro-batches nor to earlier generations.
+Rule of this module: it writes into lineages of its own, so that once its record is kept, all files of the lineages
+before may go. Nothing leads back then, neither to earlier micro-batches nor to earlier generations.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ from millpond.stores.specs.store_spec import StoreKind
 pc: Any = _compute
 
 Erased: TypeAlias = Callable[[Any], Any]
-"""Says of each of an array of records' keys whether its rows go, as a Boolean array."""
+"""A function that returns, for an array of records' keys, a Boolean array of those whose rows go."""
 
 
 def without_keys(
@@ -38,14 +38,14 @@ def without_keys(
     erased: Erased,
     layouts: Mapping[str, LayoutCarriage],
 ) -> tuple[Manifest, Counter[str]]:
-    """Return a task written anew, and how many rows of each store it has no more.
+    """Return a task written anew, and the number of rows that each store has lost.
 
     Args:
-        storage: where its files are.
+        storage: the place of its files.
         manifest: the task.
-        stores: its own.
-        erased: which rows go.
-        layouts: how the rows of each layout tell the records' keys, by its name.
+        stores: its stores.
+        erased: the rows that go.
+        layouts: the carriage of each layout, which tells the records' keys in its rows, by its name.
 
     Raises:
         MissingFileError, CorruptFileError, CorruptStoreError: the state is damaged.
@@ -75,13 +75,13 @@ def without_keys(
 
 
 def lineages_left(storage: Storage, histories: Collection[History], kept: Collection[Manifest]) -> list[str]:
-    """Return the directories of the lineages that queries have had, but for those of the manifests that stay.
+    """Return the directories of the lineages that queries have had, without those of the manifests that stay.
 
-    A lineage is theirs if one of their records names it, or one of the commits in it, or a record of what they were
-    before, under other names. So that of another query with the same tasks, which nobody here knows, stays.
+    A lineage is theirs if one of their records names it, or one of the commits in it, or if a record of theirs under a
+    former name does. So the lineage of another query with the same tasks, which nobody here knows, stays.
 
     Args:
-        storage: where they are.
+        storage: the place of the lineages.
         histories: the generations of all queries of one checkpoint.
         kept: the manifests that stay.
     """

@@ -32,7 +32,7 @@ from millpond.stores.specs.store_spec import StoreKind
 _log = logging.getLogger(__name__)
 
 TaskPlace: TypeAlias = tuple[int, int]
-"""Sub-topology and partition."""
+"""A sub-topology and a partition."""
 
 
 class Committed(NamedTuple):
@@ -52,7 +52,7 @@ class Committed(NamedTuple):
     others: frozenset[str] = frozenset()
 
     def check_stands(self) -> None:
-        """Refuse to count what was carried over if another job has committed a micro-batch meanwhile.
+        """Refuse to count state that was carried over if another job has committed a micro-batch meanwhile.
 
         Raises:
             StateConflictError: one has.
@@ -108,7 +108,7 @@ class Carriage:
         return units(self.before.partitions, self.after.partitions)
 
     def run(self, unit: int) -> dict[str, str]:
-        """Write the new tasks' files of one unit, and give their manifests as text by task id.
+        """Write the new tasks' files of one unit, and return their manifests as text by task id.
 
         Raises:
             MissingFileError, CorruptFileError: a file of an old task is gone or damaged.
@@ -136,11 +136,11 @@ class Work(Protocol):
         """The number of units."""
 
     def run(self, unit: int) -> Mapping[str, str]:
-        """Do one of them, and give what came of it as texts by name."""
+        """Do one of them, and return its results as texts by name."""
 
 
 RunUnits: TypeAlias = Callable[[Work], Iterable[Mapping[str, str]]]
-"""Runs all units of some work, wherever, and gives what came of each of them."""
+"""A function that runs all units of some work, anywhere, and returns the results of each."""
 
 
 def evolve(
@@ -154,27 +154,27 @@ def evolve(
     seeds: Seeds | None = None,
     source: History | None = None,
 ) -> EvolutionRecord:
-    """Carry the state over from where the checkpoint stands, unless it stands in the newest generation, in that shape.
+    """Carry the state over from where the checkpoint stands, unless that is the newest generation, in that shape.
 
     Args:
         history: the generations so far.
-        committed: what the checkpoint has.
-        target: what the state is to become.
-        layouts: how rows are carried, by the name of their layout.
+        committed: the content of the checkpoint.
+        target: the plan to evolve to.
+        layouts: the carriage of rows, by the name of their layout.
         run: runs the units.
         anew: whether there is a new generation even if the state has that shape, because the checkpoint that goes on
             will hold no manifests.
-        seeds: with what new stores begin; None for nothing.
+        seeds: the rows with which new stores begin; None for none.
         source: the generations of the application whose state is carried over to that of ``history``, and whose
             manifests ``committed`` has; None if it is the same.
 
     Returns:
-        The record of the generation with which the query goes on; it is kept.
+        The record, which is kept, of the generation with which the query goes on.
 
     Raises:
-        StateConflictError: what is declared does not lead to the new shape, what would be lost on the way is not
-            accepted, a store that is to be seeded has begun, or the checkpoint is that of another query, or of one that
-            has committed meanwhile.
+        StateConflictError: the declaration does not lead to the new shape, a loss on the way is not accepted, a store
+            that is to be seeded has begun, or the checkpoint belongs to another query, or to one that has committed
+            meanwhile.
         ConfigurationError: two queries of the application share the checkpoint.
         MissingFileError, CorruptFileError: a file of the state is gone or damaged.
         DurabilityError: the storage failed.
@@ -198,19 +198,20 @@ def begin_with(
     target: Target,
     make: Callable[[str], Mapping[str, Manifest]],
 ) -> EvolutionRecord:
-    """Begin with state that is made of that of others: the next generation, all of whose stores count as seeded.
+    """Begin with state that is made from others': the next generation, all of whose stores count as seeded.
 
     Args:
         history: the generations so far. Their beginning, too, is kept only once all else is written.
-        committed: what the checkpoint has.
-        target: what the state is.
-        make: given what new manifests call their topology, writes what tasks begin with, and gives it by task id.
+        committed: the content of the checkpoint.
+        target: the plan of the state.
+        make: takes the fingerprint for new manifests, writes the state with which tasks begin, and returns their
+            manifests by task id.
 
     Returns:
         The record, which is kept.
 
     Raises:
-        StateConflictError: another job has committed in the checkpoint meanwhile, or somebody else has begun.
+        StateConflictError: another job has committed in the checkpoint meanwhile, or another process has begun.
         DurabilityError: the storage failed.
     """
     begun = history.begun(target.fingerprint, target.shape, keep=False)
@@ -307,7 +308,7 @@ def _counted(
 
 
 def _check_losses(losses: Mapping[str, Loss], declared: Declared, origins: Mapping[str, Origin]) -> None:
-    """Refuse to convert what has no time to become a version, and what would be lost and may not be."""
+    """Refuse to convert values without a time into versions, and to lose what may not be lost."""
     for name, loss in sorted(losses.items()):
         if loss.undated and name not in declared.valid_from:
             raise StoresChangedError(
@@ -335,12 +336,12 @@ def _places(standing: Standing) -> dict[TaskPlace, Manifest]:
 
 
 def next_record(history: History, committed: Committed, target: Target, before: EvolutionRecord) -> EvolutionRecord:
-    """Return the record of the next generation, without what its tasks begin with.
+    """Return the record of the next generation, without the manifests with which its tasks begin.
 
     Args:
         history: the generations so far.
-        committed: what the checkpoint has.
-        target: what the state is to become.
+        committed: the content of the checkpoint.
+        target: the plan to evolve to.
         before: the generation that it is made from.
     """
     generation = max(history.next_generation, before.generation + 1)
@@ -355,12 +356,12 @@ def next_record(history: History, committed: Committed, target: Target, before: 
 
 
 def _with_shape(storage: Storage, standing: Standing, target: Target) -> Standing:
-    """Return the standing with what is known of a shape that was never kept: the stores that durable files have.
+    """Return the standing with the known part of a shape that was never kept: the stores that durable files have.
 
-    What they do not tell is taken from the stores that continue them.
+    The rest is taken from the stores that continue them.
 
     Raises:
-        StateConflictError: a store is to become another kind, and the files do not tell which it was.
+        StateConflictError: a store is to become another kind, and the files do not tell its old one.
     """
     record = standing.record
     if record.shape.stores or not standing.manifests:

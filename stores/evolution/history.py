@@ -5,8 +5,8 @@ Rule of this module: records are files that are written once, under their number
     <application>/evolution/<plain name of the sink>/<generation, 6 digits>.json
     <application>/evolution/<plain name of the sink>/query-<id>    a note, without content, of each query that has begun
 
-Number 0 is written with the query's first row (``Beginning``). State of releases before that has none until then; what
-its claim tells of it is its beginning.
+Number 0 is written with the query's first row (``Beginning``). State of releases before that has no records until then;
+its claim tells its beginning.
 """
 
 import re
@@ -38,7 +38,7 @@ _CLAIMED: Final = re.compile(r"([^/#]+)/(\d{1,9})")
 _TASK: Final = re.compile(r"(\d+)_\d+")
 
 _parsed: Final = lru_cache(maxsize=128)(EvolutionRecord.from_json)
-"""A record is immutable, and a start reads those of all of a job's verbs several times."""
+"""A record is immutable, and a start reads the records of all of a job's verbs several times."""
 
 
 class Standing(NamedTuple):
@@ -58,13 +58,13 @@ class History:
     """The generations of one query's state.
 
     Attributes:
-        storage: where the durable state is.
+        storage: the place of the durable state.
         application_id: the application.
-        sink: the plain name of what the query writes.
+        sink: the plain name of the query's output.
         claimed: the fingerprint of the topology that has claimed the application; None if none has.
-        records: those that there are, the first one first.
-        led_on: whether the first of them has no record of its own, but is what the second one tells that it was made
-            of: state under another name, or of a release without records.
+        records: the records that exist, the first one first.
+        led_on: whether the first of them is not kept, but made from what the second tells of its origin: state under
+            another name, or of a release without records.
         queries: the ids of the queries that are known to have had a part in it.
     """
 
@@ -101,13 +101,13 @@ class History:
         return self.records[-1] if self.records else None
 
     def unedited_at(self, batch: int | None) -> EvolutionRecord | None:
-        """Return the newest generation that a start, and no edit, had made by a micro-batch; None for the last one."""
+        """Return the newest generation that a start, not an edit, had made by a micro-batch; None for the last one."""
         following = None if batch is None else batch + 1
         return next((one for one in reversed(self.records) if one.edit is None and one.applies_to(following)), None)
 
     @property
     def unerased(self) -> EvolutionRecord | None:
-        """The record of the newest generation that no erasure has made, which reaches what is left behind, too."""
+        """The record of the newest generation that no erasure made; an erasure also covers state left behind."""
         made = (record for record in reversed(self.records) if record.edit is None or not record.edit.erases)
         return next(made, None)
 
@@ -117,7 +117,7 @@ class History:
         return any(record.edit is not None and record.edit.erases for record in self.records)
 
     def starts(self, first: int, last: int) -> list[EvolutionRecord]:
-        """Return the generations that starts, and no edits, have made after a micro-batch of these, both included."""
+        """Return the generations that starts, not edits, have made after a micro-batch of these, both included."""
         made = (one for one in self.records if one.edit is None)
         return [one for one in made if one.batch is not None and first <= one.batch <= last]
 
@@ -154,16 +154,16 @@ class History:
         backfill: str | None = None,
         keep: bool = True,
     ) -> "History":
-        """This history with its beginning, if the query begins now, or has begun with a release that kept no records.
+        """Return this history with its beginning, if the query begins now, or began with a release without records.
 
         Args:
-            fingerprint: that of the plan that is to run.
-            shape: that of the plan.
-            seeded: the stores that are to begin with seeds. Where there are some, the beginning has no stores yet, so
-                that the state is carried over from there to ``shape``.
+            fingerprint: the fingerprint of the plan that is to run.
+            shape: the shape of the plan.
+            seeded: the stores that are to begin with seeds. If there are some, the beginning has no stores yet, so that
+                the state is carried over from there to ``shape``.
             backfill: the id of an attempt at a backfill, which gives the tasks their first state; None for none. Then,
                 too, the beginning has no stores yet.
-            keep: whether the storage is told; without, nothing is written.
+            keep: whether to keep it in the storage; else nothing is written.
 
         Raises:
             StateConflictError: another topology claims the application at the same time, or there is state already.
@@ -192,10 +192,10 @@ class History:
         return replace(self, records=(EvolutionRecord(BEGINNING, self.claimed, before),))
 
     def keep(self, record: EvolutionRecord) -> "History":
-        """This history with one more generation, which counts from now on.
+        """Keep one more generation, which counts from now on, and return the history with it.
 
         Raises:
-            StateConflictError: somebody else has written that generation at the same time.
+            StateConflictError: another process has written that generation at the same time.
             DurabilityError: the storage failed.
         """
         path = record_path(self.application_id, self.sink, record.generation)
@@ -235,7 +235,7 @@ class History:
             self.storage.put_once(f"{_directory(self.application_id, self.sink)}/query-{query}", b"")
 
     def keep_out_older_releases(self) -> None:
-        """Have releases that know no records refuse state that was carried over.
+        """Make releases that know no records refuse state that was carried over.
 
         Raises:
             DurabilityError: the storage failed.
@@ -246,7 +246,7 @@ class History:
     def may_have_tasks(self) -> bool:
         """Return whether the storage has state of tasks of this query.
 
-        Where no record tells which tasks it has, any task may be its own but those of queries that have records.
+        If no record tells its tasks, any task may be its own but those of queries that have records.
 
         Raises:
             FormatError: a record is damaged, or of a later release.
@@ -272,25 +272,25 @@ class History:
 
     @property
     def job(self) -> str:
-        """The application of the whole job: of a verb, that of its owner."""
+        """The application of the whole job; for a verb, its owner's."""
         return self.application_id.removesuffix(f".{self.sink}")
 
     def may_be_in(self, operators: Mapping[int, Collection[Manifest]]) -> bool:
-        """Return whether a checkpoint may be that of this query, as far as its manifests tell, by operator.
+        """Return whether a checkpoint may belong to this query, as far as its manifests tell, by operator.
 
-        Before the query's first row it holds none of its own, but those of other verbs of the job, or none at all.
+        Before the query's first row it holds no manifest of its own, but those of other verbs of the job, or none.
         """
         found = [manifest.application_id for manifests in operators.values() for manifest in manifests]
         return bool(operators) and (not found or any(f"{one}.".startswith(f"{self.job}.") for one in found))
 
     def begins_with(self, found: Collection[Manifest], batch: int | None) -> bool:
-        """Return whether the newest generation was made of what a checkpoint holds, where that stands, or before.
+        """Return whether the newest generation was made from a checkpoint's manifests, at its micro-batch or before.
 
-        Micro-batches may have come since, but none in which this query had anything to do. A verb that has begun with
-        the rows of others, under whatever key, knows them as manifests that were there then and are there still.
+        Micro-batches may have come since, but none with work for this query. A verb that has begun with the rows of
+        others, under any key, knows them by manifests that were there then and still are.
 
         Args:
-            found: all manifests that the checkpoint holds, of whatever applications.
+            found: all manifests that the checkpoint holds, of any application.
             batch: its last micro-batch; None if it has none.
         """
         newest = self.newest
@@ -367,9 +367,9 @@ class History:
             yield (record := found)
 
     def is_led_on_in(self, other: "History") -> bool:
-        """Return whether another query has gone on with the newest generation of this one, or with what was made of it.
+        """Return whether another query has gone on with this one's newest generation, or with state made from it.
 
-        Erasures that have come since reach both.
+        Later erasures cover both.
         """
         if self.unerased is None or other.newest is None or self.application_id == other.application_id:
             return False
@@ -392,8 +392,8 @@ class History:
         """Return whether the state goes on in that of another query: the same verb under another name.
 
         Args:
-            other: the other query's.
-            empty: whether to count it, too, if there was nothing to go on with, as no row had come yet.
+            other: the other query's history.
+            empty: whether to count it even if there was no state to go on with, as no row had come yet.
         """
         if self.unerased is None or self.application_id == other.application_id:
             return False
@@ -412,7 +412,7 @@ class History:
         return {store.subtopology for record in self.records for store in record.shape.stores}
 
     def knows(self, found: Collection[Manifest]) -> bool:
-        """Return whether some of these manifests are of a generation of this query, or are what one was made from."""
+        """Return whether some of these manifests belong to a generation of this query, or to the origin of one."""
         later = [record for record in self.records if record.generation > BEGINNING]
         prints, origins = {one.fingerprint for one in later}, self.origins
         return any(one.fingerprint in prints or one.commit in origins for one in found)
@@ -463,7 +463,7 @@ def sinks_of(storage: Storage, application_id: str) -> list[str]:
 
 
 def applications_beside(storage: Storage, histories: Collection[History]) -> list[str]:
-    """All applications of the jobs that queries are of: each job's own, and one of each verb that it has ever had.
+    """Return all applications of the queries' jobs: each job's own, and one of each verb that it has ever had.
 
     Raises:
         DurabilityError: the storage failed.
@@ -484,7 +484,7 @@ def histories_beside(storage: Storage, histories: Collection[History]) -> list[H
 
 
 def commits_in(storage: Storage, application_id: str) -> dict[str, frozenset[str]]:
-    """Return the commits of which the tasks of an application have durable files, by the directory of the lineage.
+    """Return the commits that have durable files of an application's tasks, by the directory of the lineage.
 
     Raises:
         DurabilityError: the storage failed.

@@ -56,10 +56,10 @@ class Counting:
     """The work of counting, an old partition a unit. Travels to the workers.
 
     Attributes:
-        storage: where the durable files are.
-        units: how many old partitions there are.
-        origins: of each store that becomes another kind, what it continues, by its new name.
-        manifests: of the old tasks that have state, by sub-topology and partition.
+        storage: the place of the durable files.
+        units: the number of old partitions.
+        origins: the origin of each store that becomes another kind, by its new name.
+        manifests: the manifests of the old tasks that have state, by sub-topology and partition.
     """
 
     storage: Storage
@@ -105,7 +105,7 @@ def with_observed(
     Args:
         origins: the origins that were counted.
         found: the results of the units.
-        copied: the new names of stores of which every partition has all rows.
+        copied: the new names of stores whose rows are all in every partition.
 
     Returns:
         The origins, with the observed stream time of those that become versioned; and the loss of each store.

@@ -17,10 +17,10 @@ from millpond.stores.evolution.shape import Shape, StoreShape, difference
 from millpond.stores.specs.store_spec import StoreKind
 
 _NUMBERED: Final = re.compile(r"\d{10}")
-"""Stands in the name of a store to which nobody has given one."""
+"""A mark in the name of a store that nobody has named."""
 
 _JOIN: Final = re.compile(r"^KSTREAM-(?:LEFT)?JOIN-(?=\d{10})")
-"""Begins the name of a store of a stream-table join, by the type of the join."""
+"""The beginning of the name of a store of a stream-table join, by the type of the join."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ def same_state(before: Shape, after: Shape, converted: Collection[str] = ()) -> 
     """Return whether state of one shape is state of the other.
 
     A plain store may become timestamped and back (KIP-258), unless it is among ``converted``, the new names of stores
-    of which a user says that they become another kind.
+    that a user declares to become another kind.
     """
     return not told_difference(before, after, converted)
 
 
 def called_after(before: Shape, after: Shape, old: str, new: str) -> dict[str, str]:
-    """Return the new names of the stores that are called after a verb, where that has a new name."""
+    """Return the new names of the stores that are called after a verb, if that has a new name."""
     names = {store.name: f"{new}{store.name.removeprefix(old)}" for store in before.stores}
     return {
         one: other
@@ -70,7 +70,7 @@ def called_after(before: Shape, after: Shape, old: str, new: str) -> dict[str, s
 
 
 def are_alike(old: str, before: Shape, new: str, after: Shape) -> bool:
-    """Return whether the state of one verb is what that of another one would be, whatever the number of partitions."""
+    """Return whether the state of one verb is what another's would be, whatever the number of partitions."""
     names = called_after(before, after, old, new)
     stores = tuple(replace(store, name=names.get(store.name, store.name)) for store in before.stores)
     renamed = Shape(after.partitions, stores)
@@ -93,10 +93,10 @@ def check_terms(before: Shape, after: Shape) -> None:
 
 
 def check_said(renamed: object, dropped: object) -> None:
-    """Refuse a declaration that is no mapping, or no list, of names: of a text, each letter would be a name.
+    """Refuse a declaration that is no mapping, or no list, of names: in a text, each letter would be a name.
 
     Raises:
-        ConfigurationError: it is none.
+        ConfigurationError: it is not.
     """
     if not isinstance(renamed, Mapping) or not all(isinstance(one, str) for one in (*renamed, *renamed.values())):
         raise InvalidEvolutionError(f"renamed is {renamed!r}; give a mapping from each old name to the new one")
@@ -165,7 +165,7 @@ def _joined_otherwise(before: Shape, after: Shape) -> dict[str, str]:
 
 
 def kept_subtopologies(before: Shape, after: Shape, origins: Mapping[str, Origin]) -> frozenset[int]:
-    """Return the sub-topologies whose tasks have what they had: the same stores and names, in as many partitions."""
+    """Return the sub-topologies whose tasks stay the same: the same stores and names, in as many partitions."""
     if before.partitions != after.partitions:
         return frozenset()
     old, new = _by_subtopology(_plain(before)), _by_subtopology(_plain(after))
@@ -188,7 +188,7 @@ def _by_subtopology(shape: Shape) -> dict[int, dict[str, StoreShape]]:
 
 
 def _plain(shape: Shape, but: Collection[str] = ()) -> Shape:
-    """Return the shape with plain stores in place of their timestamped twins, but those of some names."""
+    """Return the shape with plain stores in place of their timestamped twins, except those of some names."""
     stores = (one if one.name in but else replace(one, kind=StoreKind(one.kind.family)) for one in shape.stores)
     return replace(shape, stores=tuple(stores))
 
@@ -265,7 +265,7 @@ def _conversion(old: StoreShape, new: StoreShape, declared: Declared) -> Convers
 
 
 def _check_numbered(before: Shape, after: Shape, declared: Declared) -> None:
-    """Refuse to match by names that are running numbers, which mean another store once an operator comes or goes."""
+    """Refuse to match by running numbers as names, which mean another store once an operator comes or goes."""
     old, new = set(_numbered(before)), set(_numbered(after))
     open_ones = sorted(old - set(declared.renamed) - set(declared.dropped))
     if old != new and open_ones and declared.verb is not None:
@@ -280,7 +280,7 @@ def _check_numbered(before: Shape, after: Shape, declared: Declared) -> None:
 
 
 def _lacks(stores: Collection[str], after: Shape, declared: Declared) -> StateConflictError:
-    """Return the error for a verb that has no more the stores which it had."""
+    """Return the error for a verb that no longer has the stores which it had."""
     there = sorted({store.name for store in after.stores})
     return CallChangedError(
         f"the state of the verb {declared.verb!r} has the stores {list(stores)}, but as it is now the verb has "
@@ -298,7 +298,7 @@ def _check_terms(old: StoreShape, new: StoreShape) -> None:
 
 
 def _check_readable(old: StoreShape, new: StoreShape, declared: Declared) -> None:
-    """Refuse a store that cannot read the rows of the one that it continues, nor has them made into what it can."""
+    """Refuse a store that can read the rows of the one that it continues neither directly nor converted."""
     others = [
         ("key serde", old.key_serde, new.key_serde),
         ("value serde", old.value_serde, new.value_serde),

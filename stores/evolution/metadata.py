@@ -44,12 +44,12 @@ def carried_metadata(
 
     Args:
         olds: the store in the old partitions that have rows for it, at least one.
-        belongs: whether a record's key goes to it.
-        layouts: the carriages by name of the layout.
+        belongs: returns whether a record's key goes to it.
+        layouts: the carriages, by the name of the layout.
         layout: the name of the store's layout.
 
     Raises:
-        StateConflictError: old partitions keep different things for which there is no rule.
+        StateConflictError: old partitions keep different metadata without a rule.
     """
     kind = olds[0].kind
     carriages = [layouts[name] for name in (NO_LAYOUT, layout) if name is not None and name in layouts]

@@ -1,7 +1,7 @@
 """The rows of a store in an old partition, from its durable files.
 
 Rule of this module: it only reads, part by part, and may do so several times. Rows are as durable files have them:
-keys, and values with the timestamp before them where the kind has one; each version lies by its time.
+keys, and values with the timestamp before them if the kind has one; each version has a row by its time.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,8 +34,8 @@ class OldRows:
     """One store in one old partition.
 
     Args:
-        storage: where the files are.
-        manifest: which of them.
+        storage: the place of the files.
+        manifest: the version.
         name: the store's name in these files.
         kind: the kind that reads them.
     """
@@ -85,11 +85,11 @@ class OldRows:
         return self.metadata.get(name)
 
     def metadata_names(self, prefix: str) -> list[str]:
-        """Return the names of what is kept that begin with ``prefix``."""
+        """Return the names of the metadata that begin with ``prefix``."""
         return [name for name in self.metadata if name.startswith(prefix)]
 
     def columns(self) -> Iterator[Columns]:
-        """All rows but metadata, in key order."""
+        """Yield all rows but metadata, in key order."""
         for keys, values in self._all():
             number = len(keys) - (pc.sum(pc.less(keys, DATA)).as_py() or 0)
             if number:
@@ -115,7 +115,7 @@ class OldRows:
 
 
 def merged(sources: Iterable[Iterator[Columns]]) -> Iterator[Columns]:
-    """Return the rows of several partitions, no two of which have the same, in key order."""
+    """Return the rows of several partitions, which have none in common, in key order."""
     first, *others = sources
     if not others:
         return first
@@ -123,12 +123,12 @@ def merged(sources: Iterable[Iterator[Columns]]) -> Iterator[Columns]:
 
 
 def as_rows(columns: Iterable[Columns]) -> Iterator[Rows]:
-    """Columns as lists, part by part."""
+    """Yield columns as lists, part by part."""
     return chain.from_iterable(parts(keys, values) for keys, values in columns)
 
 
 def as_columns(rows: Iterable[Rows]) -> Iterator[Columns]:
-    """Lists as columns, several parts together."""
+    """Yield lists as columns, several parts together."""
     keys: list[bytes] = []
     values: list[bytes | None] = []
     size = 0

@@ -34,7 +34,7 @@ class Preview:
     refused: str | None = None
 
     def lines(self) -> Iterator[str]:
-        """Yield the same for a reader."""
+        """Yield the preview as lines of text."""
         if self.partitions is None:
             yield "nothing to do"
             return
@@ -50,7 +50,7 @@ class Preview:
             yield f"refused: {self.refused}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as JSON has it."""
+        """Return the preview as an object of JSON."""
         before, after = self.partitions or (None, None)
         return {
             "nothing_to_do": self.partitions is None,

@@ -1,8 +1,8 @@
-"""Evolution records: which shape the state of a query has, and with which manifests its tasks begin.
+"""Evolution records: the shape of a query's state, and the manifests with which its tasks begin.
 
 Rule of this module: a record is written once, and its existence is the single act that makes an evolution count. It
-says what a task's manifest may be, and does nothing. Its JSON carries a version number, and a version never changes
-its meaning.
+determines which manifest a task may have, and does nothing. Its JSON carries a version number, and a version never
+changes its meaning.
 
 Version 1::
 
@@ -11,10 +11,10 @@ Version 1::
      "origins":["commit id",…],"bases":{"1_0":"the manifest as text",…},"crc32":checksum of the text up to here and "}"}
 
 Version 2 has ``"seeded":["store",…]`` before its checksum. It is written only if there are such stores. Version 3 also
-has ``"backfill":"id"``, and is written only where there is one.
+has ``"backfill":"id"``, and is written only if there is one.
 
-Where somebody has edited the state, ``"edit":{"by":"who","at":milliseconds,"why":"text","rows":{"put counts":2,…}}``
-comes last. What the state is does not depend on it, and releases that do not know it pass over it.
+If somebody has edited the state, ``"edit":{"by":"who","at":milliseconds,"why":"text","rows":{"put counts":2,…}}``
+comes last. The state does not depend on it, and releases that do not know it pass over it.
 """
 
 import json
@@ -30,7 +30,7 @@ from millpond.stores.durability.storage.durable_file import read_id
 from millpond.stores.evolution.shape import Shape
 
 RECORD_VERSION: Final = 1
-"""What is written as long as nothing needs more."""
+"""The version that is written as long as nothing needs a later one."""
 
 SEEDED_VERSION: Final = 2
 
@@ -43,10 +43,10 @@ BEGINNING: Final = 0
 
 
 ERASE: Final = "erase"
-"""What a note calls it if rows are gone for good."""
+"""The word of a note for rows that are gone for good."""
 
 UNDO: Final = "undo"
-"""What a note calls it if an edit is taken back."""
+"""The word of a note for an edit that is undone."""
 
 
 def generation_fingerprint(fingerprint: str, generation: int, sink: str) -> str:
@@ -118,7 +118,7 @@ class EditNote:
         """Return the note whose ``content`` this is.
 
         Raises:
-            LookupError, TypeError, ValueError: it is none.
+            LookupError, TypeError, ValueError: it is no note.
         """
         rows = {read_text(what): read_count(number) for what, number in content["rows"].items()}
         return cls(read_text(content["by"]), read_count(content["at"]), read_text(content["why"]), rows)
@@ -129,18 +129,19 @@ class EvolutionRecord:
     """One generation of a query's state.
 
     Attributes:
-        generation: how often the state was carried over to another shape.
-        fingerprint: what the manifests of this generation call their topology.
-        shape: what the state looks like.
+        generation: the number of times that the state was carried over to another shape.
+        fingerprint: the fingerprint in the manifests of this generation.
+        shape: the shape of the state.
         batch: the micro-batch after which it was carried over; None if there was none.
-        previous: what it was made from; None for the beginning.
+        previous: the generation that it was made from; None for the beginning.
         origins: the commits of all manifests that the checkpoint had then.
         bases: the manifest with which each task begins, by task id; a task that is missing begins empty.
-        seeded: the names of the stores that began with seeds, or, of a verb, with the rows of others; of the beginning,
-            those that are to begin with seeds. Places in rows that were filled later are among them (``place_mark``).
-        backfill: the id of the backfill whose state the tasks begin with; of the beginning, of the first attempt at the
-            one that is to come. None for no backfill.
-        edit: who made the generation by editing the state, and what; None if nobody did.
+        seeded: the names of the stores that began with seeds, or, for a verb, with the rows of others; for the
+            beginning, of the stores that are to begin with seeds. Places in rows that were filled later are among them
+            (``place_mark``).
+        backfill: the id of the backfill whose state the tasks begin with; for the beginning, of the first attempt at
+            the backfill to come. None for no backfill.
+        edit: the note of the edit that made the generation; None if no edit did.
     """
 
     generation: int
@@ -165,11 +166,11 @@ class EvolutionRecord:
         return self.generation == BEGINNING and self.backfill is not None
 
     def start_of(self, task_id: str, found: Manifest | None, next_batch: int | None) -> Manifest | None:
-        """With which manifest a task starts a micro-batch; None for empty state.
+        """Return the manifest with which a task starts a micro-batch; None for empty state.
 
         Args:
             task_id: the task.
-            found: what Spark's state has for it, or for a task of an earlier generation in its place.
+            found: the manifest in Spark's state for it, or for a task of an earlier generation in its place.
             next_batch: the number of the micro-batch; None if it has none.
 
         Raises:
@@ -190,7 +191,7 @@ class EvolutionRecord:
         """Return the manifests with which all tasks start a micro-batch, by task id.
 
         Args:
-            found: what Spark's state has, of this generation and of earlier ones.
+            found: the manifests in Spark's state, of this generation and of earlier ones.
             next_batch: the number of the micro-batch.
 
         Raises:
@@ -212,7 +213,7 @@ class EvolutionRecord:
         return {**self.bases, **by_task}
 
     def applies_to(self, next_batch: int | None) -> bool:
-        """Return whether a micro-batch comes after the one after which the state was carried over."""
+        """Return whether a micro-batch is later than the one after which the state was carried over."""
         return self.batch is None or next_batch is None or next_batch > self.batch
 
     def leads_on(self, batch: int, left: Collection[Manifest]) -> bool:

@@ -34,11 +34,11 @@ class RecordKeys:
 
     Args:
         shape: the store.
-        carriage: of its layout; None if it has none.
+        carriage: the carriage of its layout; None if it has none.
         duplicates: whether it is a window store that retains duplicates.
 
     Attributes:
-        rest: how many bytes come after a key that is ended, where the rows lie in segments.
+        rest: the number of bytes after a terminated key, if the rows lie in segments.
 
     Raises:
         ConfigurationError: the keys have to be written by another serde, and one of the two is not known by its name.
@@ -55,22 +55,22 @@ class RecordKeys:
 
     @classmethod
     def of_store(cls, shape: StoreShape, olds: Iterable[OldStore], layouts: Mapping[str, LayoutCarriage]) -> Self:
-        """Return those of a store as some partitions have it.
+        """Return the records' keys of a store as some partitions have it.
 
         Args:
             shape: the store.
             olds: the partitions.
-            layouts: how rows of each layout are carried, by its name.
+            layouts: the carriage of each layout's rows, by its name.
 
         Raises:
-            ConfigurationError: as the constructor says.
+            ConfigurationError: as for the constructor.
         """
         carriage = None if shape.layout is None else layouts[shape.layout.name]
         retained = any(old.get_metadata(SEQUENCE_NAME) is not None for old in olds)
         return cls(shape, carriage, duplicates=retained and shape.kind.in_segments)
 
     def of_rows(self, rows: Array) -> Array:
-        """Return the key of the record of each row, where rows are data and index rows in key order.
+        """Return the key of the record of each row; rows are data and index rows in key order.
 
         Raises:
             CorruptStoreError: a row has none.
@@ -86,7 +86,7 @@ class RecordKeys:
             raise self._damage(error) from error
 
     def others_of_rows(self, rows: Array) -> Array | None:
-        """Return the key of the record of another input that each row is kept for as well; None if there are no such.
+        """Return the key of the record of another input that each row is also kept for; None if there are none.
 
         Raises:
             CorruptStoreError: a row has none.

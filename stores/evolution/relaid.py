@@ -1,7 +1,7 @@
 """Rows of a window or session store in segments of another length (``millpond.stores.typed.windows.segments``).
 
 Rule of this module: a store has one length of segments, chosen at its first commit, so only partitions that began under
-different retentions differ. Rows come by segment, so it holds those of one segment, the longer of the two.
+different retentions differ. Rows come by segment, so it holds the rows of one segment, of the longer kind.
 """
 
 from collections.abc import Iterator
@@ -14,12 +14,12 @@ _HEAD = len(DATA) + TIME_SIZE
 
 
 def relaid(rows: Iterator[Rows], interval: int, rest: int) -> Iterator[Rows]:
-    """Rows in key order, laid into segments of ``interval`` milliseconds.
+    """Yield rows in key order, laid into segments of ``interval`` milliseconds.
 
     Args:
         rows: all rows of one store but metadata, in key order.
-        interval: how long the new segments are.
-        rest: how many bytes come after a row's key, the first eight of which are its time.
+        interval: the length of the new segments.
+        rest: the number of bytes after a row's key, the first eight of which are its time.
     """
     held: dict[bytes, bytes | None] = {}
     for keys, values in rows:

@@ -1,8 +1,8 @@
 """Seeds: entries with which a new store begins, as rows of durable files.
 
-Rule of this module: it puts entries into stores of the kind that they are for, so rows are what they would be had the
-entries been put one after the other, in the order of time; and it writes rows that come sorted. Who sorts them is the
-caller's choice. What it writes counts once a record names it.
+Rule of this module: it puts entries into stores of the right kind, so rows are as if the entries had been put one after
+the other, in the order of time; and it writes rows that come sorted. The caller chooses who sorts them. Its files count
+once a record names them.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -43,10 +43,10 @@ from millpond.stores.typed.windows.windowed import Windowed
 pc: Any = _compute
 
 SEED_SCHEMA: Final = pa.schema([pa.field("task", pa.string()), *SCHEMA])
-"""Rows on their way to the files of their tasks: the task, and what durable files have."""
+"""The schema of rows on their way to the files of their tasks: the task, and the columns of durable files."""
 
 _PLACE: Final = "/"
-"""Between the name of a store, which has none, and the number of a place."""
+"""The mark between the name of a store, which has none, and the number of a place."""
 
 SORTED_BY: Final = ("task", "store", "key")
 
@@ -57,8 +57,8 @@ class Entry(NamedTuple):
     Attributes:
         key: the key, without a window.
         value: the value; None for a delete, which only versioned stores have.
-        timestamp: of the value, or from which it is valid; in plain stores nobody asks.
-        start, end: of the window or session; None if there is none.
+        timestamp: the timestamp of the value, or the time from which it is valid; plain stores ignore it.
+        start, end: the bounds of the window or session; None if there is none.
     """
 
     key: Any
@@ -70,14 +70,14 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Sowing:
-    """The tasks that get seeds, before they have them.
+    """The tasks that are to get seeds.
 
     Attributes:
-        storage: where the durable files are.
+        storage: the place of the durable files.
         stores: the names of the stores that are seeded.
-        shape: what the state looks like.
-        bases: what the tasks begin with otherwise, by task id; a task that is missing begins empty.
-        application_id, fingerprint: what new manifests carry.
+        shape: the shape of the state.
+        bases: the manifests with which the tasks begin otherwise, by task id; a task that is missing begins empty.
+        application_id, fingerprint: the application and the fingerprint in new manifests.
     """
 
     storage: Storage
@@ -88,13 +88,13 @@ class Sowing:
     fingerprint: str
 
     def base_of(self, task_id: str) -> Manifest:
-        """With what a task begins without seeds."""
+        """Return the manifest with which a task begins without seeds."""
         known = self.bases.get(task_id)
         return Manifest.empty(self.application_id, task_id, self.fingerprint) if known is None else known
 
 
 Sow: TypeAlias = Callable[[Sowing], Mapping[str, Manifest]]
-"""Writes seeds, wherever, and gives the manifests of the tasks that got some."""
+"""A function that writes seeds, anywhere, and returns the manifests of the tasks that got some."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Seeds:
         """Refuse seeds for stores of a generation that have begun without.
 
         Raises:
-            StateConflictError: there is one.
+            StateConflictError: there is such a store.
         """
         late = sorted(self.stores - record.seeded)
         if late:
@@ -165,14 +165,14 @@ def places_filled(store: str, record: EvolutionRecord) -> frozenset[int]:
 
 @dataclass(frozen=True)
 class Filling(Seeds):
-    """Places in the rows that a verb's store has, which are filled once they are carried over.
+    """The places in the rows of a verb's store that are filled once the rows are carried over.
 
-    ``stores`` has what records call the places, those that have been filled before among them.
+    ``stores`` has the marks of the places in records, including those that have been filled before.
 
     Attributes:
-        new: those that are filled now.
+        new: the marks of the places that are filled now.
         verb: the verb, for errors.
-        results: by what records call a place, the result whose state it has.
+        results: the result whose state a place has, by its mark.
     """
 
     new: frozenset[str]
@@ -183,7 +183,7 @@ class Filling(Seeds):
         """Refuse to go on from a generation in which places have not been filled yet.
 
         Raises:
-            StateConflictError: there is one.
+            StateConflictError: there is such a place.
         """
         for place in sorted(self.stores - self.new - record.seeded):
             name = self.results[place]
@@ -195,7 +195,7 @@ class Filling(Seeds):
             )
 
     def to_sow(self, before: EvolutionRecord, origins: Mapping[str, Origin]) -> frozenset[str]:
-        """As that of ``Seeds``."""
+        """Return the stores to sow, as ``Seeds.to_sow`` does."""
         self.check_sown(replace(before, seeded=still_seeded(before, origins)))
         return self.new
 
@@ -205,10 +205,10 @@ class Seed:
     """The seeds of one store in one sub-topology. Travels to the workers.
 
     Attributes:
-        spec: the store's.
-        shape: the store.
-        partitions: how many there are.
-        carriage: of its layout; None if it has none.
+        spec: the spec of the store.
+        shape: the shape of the store.
+        partitions: the number of partitions.
+        carriage: the carriage of its layout; None if it has none.
         users: the number of processors that may keep something in it.
 
     Raises:
@@ -320,7 +320,7 @@ def _put(store: Any, kind: StoreKind, entry: Entry) -> None:
 
 
 def _time_of(kind: StoreKind) -> Callable[[Entry], int]:
-    """Return the time that an entry is put at, by which stream time goes."""
+    """Return the function for the time that an entry is put at, which stream time goes by."""
     if kind.key_form is KeyForm.PLAIN:
         return lambda entry: entry.timestamp
     if kind.key_form is KeyForm.WINDOW:
@@ -363,7 +363,7 @@ def _runs(batch: pa.RecordBatch) -> Iterator[_Run]:
 
 
 def _distinct(store: str, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the rows of one store in key order, metadata once: of several times, the latest."""
+    """Yield the rows of one store in key order, and metadata once: the latest of several times."""
     metadata: dict[bytes, bytes] = {}
     last = b""
     for table in tables:

@@ -1,7 +1,7 @@
-"""Packed keys of elements that are not nested, read side by side: a column after the other, without an object for any.
+"""Packed keys of elements that are not nested, read side by side: column by column, without an object for any.
 
-Rule of this module: it reads what ``millpond.stores.encoding.rows.tuple_keys`` writes. Anything else is
-``pyarrow.ArrowInvalid``, and so are texts with an escaped 00, which are rare: those are read key by key.
+Rule of this module: it reads the keys that ``millpond.stores.encoding.rows.tuple_keys`` writes. Anything else is
+``pyarrow.ArrowInvalid``, and so are texts with an escaped 00, which are rare: such keys are read one by one.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from millpond.stores.encoding.rows.key_codes import (
 from millpond.stores.encoding.rows.physical import from_integers, from_wide, validity
 
 FEW: Final = 64
-"""Fewer keys than this are read sooner one by one."""
+"""The number of keys below which they are faster read one by one."""
 
 _LENGTHS: Final = {NULL: 0, FALSE: 0, FLOAT32: 4, WIDE_DECIMAL: 16}
 _WORD: Final = 8
@@ -41,7 +41,7 @@ def can_be_read(types: Sequence[Any]) -> bool:
 
 
 def size_of(code: int) -> int:
-    """Return how many bytes stand behind the code of an element of a fixed length."""
+    """Return the number of bytes behind the code of an element of a fixed length."""
     return _LENGTHS.get(code, _WORD)
 
 
@@ -68,7 +68,7 @@ def read_key_columns(keys: Any, types: Sequence[Any]) -> list[Any]:
 
 
 class _Reader(SideBySide):
-    """Reads the elements of many keys side by side."""
+    """A reader of the elements of many keys side by side."""
 
     def read(self, type_: Any, code: int) -> Any:
         """Return the next element of each key."""

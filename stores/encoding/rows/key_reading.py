@@ -1,12 +1,12 @@
 r"""Packed keys, read back: a regular expression finds all elements of a key at once, then columns are converted.
 
-Rule of this module: it reads what ``millpond.stores.encoding.rows.tuple_keys`` writes, and nothing else: what does not
-match the types' codes to the last byte is an error. Many keys without nested elements are read side by side
+Rule of this module: it reads only the keys that ``millpond.stores.encoding.rows.tuple_keys`` writes: a key that does
+not match the types' codes to the last byte is an error. Many keys without nested elements are read side by side
 (``millpond.stores.encoding.rows.key_columns``).
 
-The expression of a type has a group for what follows the code, which takes part unless the element is null. That of a
-struct has a group for its code and then those of its fields. Within a list nothing is a group: its elements are found
-by an expression of their own.
+The expression of a type has a group for the bytes after the code, which takes part unless the element is null. The
+expression of a struct has a group for its code and then the groups of its fields. Within a list nothing is a group: its
+elements are found by an expression of their own.
 """
 
 import re
@@ -39,15 +39,15 @@ from millpond.stores.encoding.rows.physical import from_physical
 _TEXT: Final = rb"[^\x00]*(?:\x00\xff[^\x00]*)*"
 
 Groups = Iterator[Sequence[bytes | None]]
-"""What the groups of an expression found, group by group: in each, one for each row."""
+"""The matches of the groups of an expression, group by group, with one for each row."""
 
 
 def read_keys(keys: Any, types: Sequence[Any]) -> list[Any]:
     """Return the columns of packed keys.
 
     Args:
-        keys: what ``KeyCodec`` has packed, a list or a binary column.
-        types: of the columns, in their one form.
+        keys: the keys that ``KeyCodec`` has packed, a list or a binary column.
+        types: the types of the columns, in their one form.
 
     Raises:
         UnreadableRowError: a key does not hold elements of these types.
@@ -80,8 +80,8 @@ def _expression(type_: Any, group: bytes) -> bytes:
     """Return the expression of an element.
 
     Args:
-        type_: of the element.
-        group: what opens a group.
+        type_: the type of the element.
+        group: the text that opens a group.
     """
     code = code_of(type_)
     if code == NULL:
@@ -125,7 +125,7 @@ def _values(type_: Any, groups: Groups, count: int) -> Sequence[Any]:
 
 
 def _where(found: Sequence[bytes | None], values: list[Any]) -> list[Any]:
-    """``values`` with None where nothing was found."""
+    """Return ``values`` with None where nothing was found."""
     if None not in found:
         return values
     return [None if part is None else value for part, value in zip(found, values, strict=True)]

@@ -1,10 +1,10 @@
 """MessagePack of whole columns: the bytes that ``msgpack`` makes of physical values, and back, without the objects.
 
 Rule of this module: the bytes are those of ``msgpack.packb(values)`` for ``values`` of ``to_physical``, to the byte. It
-reads such bytes; anything else is ``pyarrow.ArrowInvalid``, and reading value by value then says what is wrong, or
-reads it.
+reads such bytes; anything else is ``pyarrow.ArrowInvalid``, and reading value by value then finds the fault, or reads
+it.
 
-Each value is a *head*, a tag and what is of a fixed size behind it, and perhaps a *body*: the bytes of a string, the
+Each value is a *head*, a tag and a part of fixed size behind it, and perhaps a *body*: the bytes of a string, the
 elements of a list. Heads lie in a matrix with a row for each value, whose first bytes count.
 """
 
@@ -71,16 +71,16 @@ _HEAD_SIZES: Final = np.array([1, 2, 3, 5, 9], np.int64)
 _LONGEST: Final = 9
 
 FEW: Final = 200
-"""Fewer rows than this are read and written sooner as objects."""
+"""The number of rows below which they are faster read and written as objects."""
 
 _MOST_ELEMENTS: Final = 64
 _SIDE_BY_SIDE: Final = 256
-"""Lists of more elements than the first are read here if all have as many bytes, or if as many lists as the second, on
-average, have an element at a place: for each of the places, all lists are looked at once more."""
+"""Lists of more elements than the first number are read here if all elements have the same size, or if on average as
+many lists as the second number have an element at a place: each place takes one look at all lists."""
 
 
 def _widths() -> Integers:
-    """Return how many bytes a value has by its tag; 0 where that does not tell, or where there may be more in it."""
+    """Return the number of bytes of a value by its tag; 0 if the tag does not tell, or if it may be nested."""
     widths = np.zeros(256, np.int64)
     widths[:_FIXED_ARRAY] = 1
     widths[_FIXED_ARRAY - 16 : _FIXED_ARRAY] = 0
@@ -99,7 +99,7 @@ def pack_values(column: Array) -> Array:
     """Return the bytes of each value, null included, as a binary column without nulls.
 
     Raises:
-        RecordError: a value cannot be held: a string that is not UTF-8, a time beyond what microseconds can tell.
+        RecordError: a value cannot be held: a string that is not UTF-8, a time beyond the range of microseconds.
     """
     type_ = column.type
     if pa.types.is_struct(type_):
@@ -116,8 +116,8 @@ def packed_rows(values: Sequence[Array], size: int, first: int | None = None) ->
     """Return the MessagePack array of the values of each row.
 
     Args:
-        values: of each column, what ``pack_values`` has made.
-        size: how many rows there are.
+        values: the result of ``pack_values`` for each column.
+        size: the number of rows.
         first: an integer in front of the values.
     """
     count = len(values) + (first is not None)
@@ -141,7 +141,7 @@ def first_integers(rows: Array) -> Integers:
 
 
 def array_lengths(rows: Array) -> Integers:
-    """Return how many values the array of each row has.
+    """Return the number of values in the array of each row.
 
     Raises:
         pyarrow.ArrowInvalid: a row is no such array.
@@ -157,11 +157,11 @@ def unpack_columns(rows: Array, types: Sequence[pa.DataType | None]) -> list[Arr
 
     Args:
         rows: a binary column without nulls.
-        types: those of the columns, in their one form (``normalized``); None for one of any values, which are passed
-            over, and come as nulls.
+        types: the types of the columns, in their one form (``normalized``); None for a column of any values, which are
+            passed over, and come as nulls.
 
     Raises:
-        pyarrow.ArrowInvalid: a row is no such array, or is written as ``msgpack`` does not.
+        pyarrow.ArrowInvalid: a row is no such array, or is not as ``msgpack`` writes it.
     """
     reader = _Reader.of(rows)
     lengths, absent = reader.lengths(*_ARRAYS)
@@ -224,8 +224,8 @@ def _texts(column: Array) -> Array:
 _ARRAYS: Final = (_FIXED_ARRAY, 15, _ARRAY, (2, 4))
 _STRINGS: Final = (_FIXED_STR, 31, _STR, (1, 2, 4))
 _BINARIES: Final = (0, -1, _BIN, (1, 2, 4))
-"""The tag that holds a length itself, the greatest that it can, the first tag of those behind which it stands, and in
-how many bytes for each of these."""
+"""The tag that holds a length itself, the greatest such length, the first of the tags with a length behind them, and
+the number of its bytes for each of these."""
 
 
 def _of_lengths(lengths: Integers, fixed: int, most: int, tag: int, sizes: Sequence[int]) -> Array:
@@ -258,7 +258,7 @@ def _integers(numbers: Integers, nulls: Mask | None) -> Array:
 
 
 def _matrix(numbers: Integers, size: int, significant: Integers) -> Bytes:
-    """Return a row for each number, which begins with room for a tag and then has its last bytes, big-endian."""
+    """Return a row for each number, with room for a tag and then the number's last bytes, big-endian."""
     matrix = np.empty((len(numbers), 1 + size), np.uint8)
     unsigned = numbers.view(np.uint64) << (8 * np.minimum(8 - significant, 7)).astype(np.uint64)
     matrix[:, 1:] = unsigned.astype(">u8")[:, None].view(np.uint8)[:, :size]
@@ -294,7 +294,7 @@ _INTEGER_KINDS: Final = {
 
 
 class _Reader(SideBySide):
-    """Reads the values of many rows side by side."""
+    """A reader of the values of many rows side by side."""
 
     def read(self, type_: Any) -> Array:
         """Return the next value of each row.
@@ -326,7 +326,7 @@ class _Reader(SideBySide):
         return from_integers(pa.array(numbers, mask=nulls), type_)
 
     def lengths(self, fixed: int, most: int, tag: int, sizes: Sequence[int]) -> tuple[Integers, Mask]:
-        """Return the lengths of strings, bytes or arrays, whose heads are read, and where there is null instead.
+        """Return the lengths of strings, bytes or arrays, whose heads are read, and a mask of nulls instead of them.
 
         Raises:
             pyarrow.ArrowInvalid: one is something else.
@@ -350,7 +350,7 @@ class _Reader(SideBySide):
         return kind.number(self.data[self.at[places][:, None] + np.arange(1, 1 + kind.body)])
 
     def numbers(self) -> tuple[Integers, Mask]:
-        """Integers, and where there is null instead."""
+        """Return integers, and a mask of nulls instead of them."""
         tags = self.first_bytes()
         numbers, heads, nulls = tags.astype(np.int8).astype(np.int64), np.ones(len(tags), np.int64), tags == _NIL
         read = (tags < 128) | (tags >= _NEGATIVE) | nulls
@@ -414,7 +414,7 @@ class _Reader(SideBySide):
         return texts_at(self.data, starts, lengths, validity(nulls), type_)
 
     def skip(self) -> Array:
-        """Pass over the next value of each row, whatever it is; nulls stand for them."""
+        """Pass over the next value of each row, whatever it is; return nulls for them."""
         left = np.ones(len(self.at), np.int64)
         for _ in range(_SIDE_BY_SIDE):
             more = left > 0
@@ -426,7 +426,7 @@ class _Reader(SideBySide):
         raise pa.ArrowInvalid("a list is passed over one by one")
 
     def _step(self) -> Integers:
-        """Pass over a value of each row, but for the elements of an array; how many of these are next."""
+        """Pass over a value of each row, but for the elements of an array; return how many of these come next."""
         tags = self.first_bytes()
         elements = np.zeros(len(tags), np.int64)
         rest = _WIDTHS[tags] == 0
@@ -503,7 +503,7 @@ class _Reader(SideBySide):
         return self if rows.all() else _Reader(self.data, self.at[rows], self.ends[rows])
 
     def _resume(self, part: "_Reader", rows: Mask) -> None:
-        """Go on where ``part``, which has these rows, has come to."""
+        """Go on where ``part``, which has these rows, has ended."""
         if part is not self:
             self.at = self.at.copy()
             self.at[rows] = part.at

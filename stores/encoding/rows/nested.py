@@ -47,7 +47,7 @@ def child_columns(column: Any) -> list[Any]:
 
 
 def leaf_paths(fields: Sequence[Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """All fields at every level with their paths, parents before children."""
+    """Yield all fields at every level with their paths, parents before children."""
     for field in fields:
         path = f"{prefix}{field.name}"
         yield path, field
@@ -55,12 +55,12 @@ def leaf_paths(fields: Sequence[Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def with_leaves(column: Any, type_: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a column with something else in the place of each column that is not nested.
+    """Return a column with another column in place of each one within it that is not nested.
 
     Args:
-        column: of lists, maps, structs or anything else.
-        type_: of the result: nested as the column's, around what ``change`` returns.
-        change: makes a column of as many values of a column that is not nested.
+        column: the column, of lists, maps, structs or anything else.
+        type_: the type of the result: nested as the column's, around the results of ``change``.
+        change: makes a column of as many values from a column that is not nested.
     """
     if isinstance(column.type, pa.StructType):
         fields = [with_leaves(column.field(number), field.type, change) for number, field in enumerate(type_)]

@@ -38,7 +38,7 @@ _unpack = partial(msgpack.unpackb, use_list=False, strict_map_key=False)
 
 @dataclass(frozen=True)
 class RowCodec:
-    r"""Packs rows of the current schema, and reads rows of every schema of the history as rows of the current one.
+    r"""The codec of rows, which packs rows of the current schema, and reads rows of all schemas as rows of that one.
 
     Attributes:
         schemas: the history.
@@ -53,7 +53,7 @@ class RowCodec:
     schemas: Schemas
 
     def pack(self, rows: "pa.Table | pa.StructArray") -> list[bytes]:
-        """``pack_columns`` as a list."""
+        """Return the result of ``pack_columns`` as a list."""
         packed: list[bytes] = self.pack_columns(rows).to_pylist()
         return packed
 
@@ -82,8 +82,8 @@ class RowCodec:
         """Return the rows as columns of the current schema.
 
         Args:
-            rows: what ``pack`` or ``pack_columns`` returned, with any schema of the history; None becomes a row of
-                nulls, and then all columns of the result are nullable.
+            rows: rows from ``pack`` or ``pack_columns``, of any schema of the history; None becomes a row of nulls, and
+                then all columns of the result are nullable.
 
         Raises:
             UnreadableRowError: a row has the number of a schema that is not in the history, or is damaged.
@@ -100,7 +100,7 @@ class RowCodec:
         return _table(structs)
 
     def _structs(self, rows: Any) -> Any:
-        """``rows``, a binary column without nulls, as structs of the current columns."""
+        """Return ``rows``, a binary column without nulls, as structs of the current columns."""
         if len(rows) >= FEW:
             try:
                 return self._of_versions(rows, first_integers(rows), _column_fields)
@@ -110,7 +110,7 @@ class RowCodec:
         return self._of_versions(values, np.array(numbers, object), _value_fields)
 
     def _of_versions(self, rows: Any, numbers: npt.NDArray[Any], read: "_Reading") -> Any:
-        """Rows, which begin with the numbers of their schemas, as structs of the current columns."""
+        """Return rows, which begin with the numbers of their schemas, as structs of the current columns."""
         if (numbers == self.schemas.number).all():
             return self._of_version(rows, self.schemas.number, read)
         parts, places = [], []
@@ -121,7 +121,7 @@ class RowCodec:
         return pa.concat_arrays(parts).take(order)
 
     def _of_version(self, rows: Any, number: int, read: "_Reading") -> Any:
-        """Rows of the schema of that number as structs of the current columns."""
+        """Return rows of the schema of that number as structs of the current columns."""
         versions = self.schemas.versions
         if not 1 <= number <= len(versions):
             raise UnreadableRowError(f"it is of schema {number}, but the newest one known here is {len(versions)}")
@@ -153,7 +153,7 @@ def _decoded(rows: Sequence[bytes]) -> tuple[list[Any], list[int]]:
 
 
 _Reading: TypeAlias = Callable[[Any, Sequence[Any]], list[Any]]
-"""Reads rows as columns of these fields."""
+"""A function that reads rows as columns of these fields."""
 
 
 def _column_fields(rows: Any, fields: Sequence[Any]) -> list[Any]:

@@ -1,6 +1,6 @@
-"""Physical values: what MessagePack can hold, for every Arrow type that Spark has, and back.
+"""Physical values: values that MessagePack can hold, for every Arrow type that Spark has, and back.
 
-Rule of this module: a value that went there and back is the same value, bit by bit, and no conversion is silent. It
+Rule of this module: a value that is converted there and back is the same, bit by bit, and no conversion is silent. It
 knows neither bytes of rows nor schemas. ::
 
     Arrow type                        physical value
@@ -39,7 +39,7 @@ SHORT_DECIMAL: Final = 18
 """The most digits of a decimal that is an int; wider ones are bytes."""
 
 WHOLE: Final[pa.DataType] = pa.binary(16)
-"""Integers of 128 bits as Arrow's decimals have them: an int if 64 bits hold it, else what a wide decimal is."""
+"""Integers of 128 bits as Arrow's decimals have them: an int if 64 bits hold it, else the bytes of a wide decimal."""
 
 _MICROS: Final = {"s", "ms", "us"}
 _PLAIN: Final[Mapping[str, pa.DataType]] = {
@@ -64,7 +64,7 @@ _WORDS: Final[Mapping[pa.DataType, str]] = {
     pa.timestamp("us", "UTC"): "<i8",
     pa.duration("us"): "<i8",
 }
-"""The types whose values are numbers of a fixed width, and how these lie in memory."""
+"""The types whose values are numbers of a fixed width, and the form of these in memory."""
 _OBJECTS: Final = {pa.bool_(), pa.string(), pa.binary()}
 
 
@@ -76,7 +76,7 @@ def normalized(type_: pa.DataType, path: str = "") -> pa.DataType:
 
     Args:
         type_: any Arrow type.
-        path: how errors call the column.
+        path: the name of the column for errors.
 
     Raises:
         ConfigurationError: there is no physical form for the type; nanoseconds, for example, would lose digits.
@@ -105,7 +105,7 @@ def normalized(type_: pa.DataType, path: str = "") -> pa.DataType:
 
 
 def normalized_schema(schema: pa.Schema) -> pa.Schema:
-    """``schema`` with all types in their one form, and without metadata of its own.
+    """Return ``schema`` with all types in their one form, and without metadata of its own.
 
     Raises:
         ConfigurationError: a column cannot be packed, or two have the same name.
@@ -132,7 +132,7 @@ def to_physical(column: "pa.Array[Any] | pa.ChunkedArray[Any]") -> list[Any]:
 
     Raises:
         ConfigurationError: there is no physical form for the column's type.
-        RecordError: a value cannot be held: a string that is not UTF-8, a time beyond what microseconds can tell.
+        RecordError: a value cannot be held: a string that is not UTF-8, a time beyond the range of microseconds.
     """
     if isinstance(column, pa.ChunkedArray):
         return list(chain.from_iterable(map(to_physical, column.chunks)))
@@ -150,7 +150,7 @@ def plain_leaves(column: Any) -> Any:
     """Return a column that is not nested, in the one form of its type.
 
     Raises:
-        RecordError: a value does not fit: a time beyond what microseconds can tell.
+        RecordError: a value does not fit: a time beyond the range of microseconds.
     """
     type_ = normalized(column.type)
     if type_ == column.type:
@@ -162,7 +162,7 @@ def plain_leaves(column: Any) -> Any:
 
 
 def check_text(column: Any) -> None:
-    """Refuse a column that has a string which is none.
+    """Refuse a column with a string that is not UTF-8.
 
     Raises:
         RecordError: a string is not UTF-8.
@@ -198,18 +198,18 @@ def words(column: "pa.Array[Any]") -> npt.NDArray[Any]:
 
 
 def unscaled(column: "pa.Array[Any]") -> npt.NDArray[np.uint64]:
-    """Of each integer of a ``decimal128`` or ``WHOLE`` column, the lower and the upper half of two's complement."""
+    """Return the lower and upper half, in two's complement, of the integers of a ``decimal128`` or ``WHOLE`` column."""
     return _fixed(column, np.dtype(("<u8", 2)))
 
 
 def is_short(halves: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-    """Return which of the integers that ``unscaled`` gives have no more than 64 bits."""
+    """Return a mask of the integers from ``unscaled`` that have no more than 64 bits."""
     short: npt.NDArray[np.bool_] = halves.view(np.int64)[:, 1] == halves.view(np.int64)[:, 0] >> 63
     return short
 
 
 def of_halves(halves: npt.NDArray[Any], nulls: npt.NDArray[np.bool_], type_: Any) -> Any:
-    """Return the column of a type of wide decimals, or of ``WHOLE``, of which ``unscaled`` gives the halves.
+    """Return the column of a type of wide decimals, or of ``WHOLE``, from the halves that ``unscaled`` returns.
 
     Raises:
         pyarrow.ArrowInvalid: one is beyond its type.
@@ -232,10 +232,10 @@ def around(elements: Any, type_: Any, length: int, buffers: list[Any]) -> Any:
     """Return a column of lists or maps around its elements.
 
     Args:
-        elements: of lists; of maps, structs of key and value.
-        type_: of the column.
-        length: of the column.
-        buffers: which rows are null, and between which elements each of them lies.
+        elements: the elements of the lists; for maps, structs of key and value.
+        type_: the type of the column.
+        length: the length of the column.
+        buffers: the nulls among the rows, and the bounds of each among the elements.
 
     Raises:
         ValueError: a key of a map is null.
@@ -247,11 +247,11 @@ def around(elements: Any, type_: Any, length: int, buffers: list[Any]) -> Any:
 
 
 def from_physical(values: Sequence[Any], type_: pa.DataType) -> "pa.Array[Any]":
-    """Return the column whose values ``to_physical`` gives as ``values``; tuples may stand for lists.
+    """Return the column for which ``to_physical`` returns ``values``; tuples may stand for lists.
 
     Args:
         values: one for each row.
-        type_: what ``normalized`` returns.
+        type_: a type as ``normalized`` returns it.
 
     Raises:
         SerdeError: a value is not the physical form of a value of that type.
@@ -353,7 +353,7 @@ def _array(values: Sequence[Any], type_: Any) -> Any:
 
 
 def _int_array(values: Sequence[Any]) -> Any:
-    """``pa.array`` would cut off what is behind the point; here only ints are ints."""
+    """Return an Arrow array of ints, and refuse other numbers, whose fractions ``pa.array`` would cut off."""
     array = pa.array(values, from_pandas=False)
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), pa.int64())
@@ -426,5 +426,5 @@ def _nulls(values: Sequence[Any]) -> pa.Buffer | None:
 
 
 def validity(nulls: npt.NDArray[np.bool_]) -> pa.Buffer | None:
-    """Arrow's bits of where there is a value; None if there is one everywhere."""
+    """Return Arrow's validity bits, which are set where there is a value; None if there is one everywhere."""
     return pa.py_buffer(np.packbits(~nulls, bitorder="little").tobytes()) if nulls.any() else None

@@ -1,8 +1,8 @@
-"""New names of what is there by name, where one may take the name that another one gives away.
+"""New names of things with names, where one may take the name that another gives up.
 
-Rule of this module: it knows names alone. A declaration stays in the code, so what it says has to be the same at each
-start: names that are handed on are those of the first start as long as the first of them is there, and names cannot be
-exchanged at once.
+Rule of this module: it knows names alone. A declaration stays in the code, so it has to mean the same at each start:
+names that are handed on belong to the first start as long as the first of them is there, and names cannot be exchanged
+at once.
 """
 
 from collections.abc import Collection, Mapping
@@ -10,7 +10,7 @@ from itertools import count
 
 
 def free_name(name: str, taken: Collection[str]) -> str:
-    """Return the name with a number that nobody has.
+    """Return the name with a number, which is not taken.
 
     >>> free_name("n", ["n", "n_2"])
     'n_3'
@@ -19,7 +19,7 @@ def free_name(name: str, taken: Collection[str]) -> str:
 
 
 def to_apply(renamed: Mapping[str, str], before: Collection[str], after: Collection[str]) -> dict[str, str]:
-    """Return those of the new names that an earlier run has not given yet.
+    """Return the new names that an earlier run has not given yet.
 
     >>> handed_on = {"a": "b", "b": "c"}
     >>> to_apply(handed_on, ["a", "b"], ["b", "c"]), to_apply(handed_on, ["b", "c"], ["b", "c"])
@@ -58,7 +58,7 @@ renamed={'v': 'v_2'} in one release, and renamed={'w': 'v', 'v_2': 'w'} in the n
 
 
 def exchanged(renamed: Mapping[str, str]) -> list[str]:
-    """Names each of which goes to the next one, and the last one to the first; none if there are no such."""
+    """Return names each of which goes to the next one, and the last one to the first; none if there are none."""
     return next((one for one in (leading_back(renamed, old) for old in renamed) if one), [])
 
 

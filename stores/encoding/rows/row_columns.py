@@ -1,8 +1,8 @@
-"""Columns of whole rows: Arrow structs that stand for what rows are as Python objects, or as bytes.
+"""Columns of whole rows: Arrow structs that stand for rows as Python objects, or as bytes.
 
-Rule of this module: as long as rows stay columns, no Python object is made of a value. Where somebody asks for objects
-(``to_pylist``), he gets what the serde of the rows gives: physical values (``millpond.stores.encoding.rows.physical``),
-or the MessagePack array of these. The two are types of their own, so that a column knows by itself which it is.
+Rule of this module: as long as rows stay columns, no Python object is made of a value. Objects (``to_pylist``) are
+those of the serde of the rows: physical values (``millpond.stores.encoding.rows.physical``), or the MessagePack array
+of these. The two are types of their own, so that a column tells which it is.
 """
 
 from collections.abc import Sequence
@@ -73,7 +73,7 @@ class RowType(pa.ExtensionType):
 
 @lru_cache(maxsize=256)
 def _known(kind: Any, storage: pa.DataType) -> Any:
-    """Return a type that lasts: Arrow makes one anew each time that it is asked for one which nobody holds any more."""
+    """Return a type that lasts: Arrow makes a type anew each time, unless somebody holds it."""
     return kind(storage)
 
 
@@ -105,7 +105,7 @@ for _type in _REGISTERED:
 
 
 class RowColumnSerde(ColumnSerde):
-    """Does for whole columns what a serde of MessagePack arrays of physical values does for each.
+    """The serde of whole columns for a serde of MessagePack arrays of physical values.
 
     Args:
         storage: the struct of the columns of a row.

@@ -1,6 +1,6 @@
-"""The JSON of a history of schemas, made to be read by people, too.
+"""The JSON of a history of schemas, for people to read, too.
 
-Rule of this module: the format has a number, which never changes its meaning; one that is unknown is refused. A history
+Rule of this module: the format has a number, which never changes its meaning; an unknown one is refused. A history
 is ``{"format": 1, "schemas": [<columns of schema 1>, <columns of schema 2>, ...]}``, and a column::
 
     {"id": 1, "name": "price", "type": "decimal(10,2)", "nullable": true}
@@ -41,10 +41,10 @@ _LEAVES: Final[Mapping[str, Any]] = {
 }
 _NAMES: Final[Mapping[Any, str]] = {type_: name for name, type_ in _LEAVES.items()}
 _NESTED: Final[Mapping[str, int | None]] = {"struct": None, "list": 1, "map": 2}
-"""How many columns are within; None for any number."""
+"""The number of columns within; None for any number."""
 _DECIMAL: Final = re.compile(r"decimal\((\d{1,3}),(-?\d{1,3})\)")
 _IDS: Final = 2**31
-"""An id is less: no schema has had so many columns."""
+"""The bound of ids, which are less: no schema has had so many columns."""
 
 _UNREADABLE: Final = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
@@ -75,7 +75,7 @@ def to_json(versions: Sequence[Columns]) -> str:
 
 
 def from_json(text: str) -> tuple[Columns, ...]:
-    """Return the history of which ``text`` is the JSON.
+    """Return the history whose JSON is ``text``.
 
     Raises:
         FormatError: the format has a number that this release does not know.

@@ -1,7 +1,6 @@
 """The history of the schemas of one place: numbered 1, 2, ..., each column with an id that survives renames.
 
-Rule of this module: it holds a history. Which change is allowed is decided in
-``millpond.stores.encoding.rows.evolution``.
+Rule of this module: it holds a history. The allowed changes are decided in ``millpond.stores.encoding.rows.evolution``.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,7 +22,7 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Schemas:
-    """All schemas that rows of one place were ever written with. It never changes; ``evolved`` returns another.
+    """All schemas that rows of one place were ever written with. A history never changes; ``evolved`` returns another.
 
     Attributes:
         versions: the columns of schema 1, 2, ...
@@ -43,7 +42,7 @@ class Schemas:
 
     @classmethod
     def from_json(cls, text: str) -> "Schemas":
-        """Return the history of which ``to_json`` gave the text.
+        """Return the history whose ``to_json`` is the text.
 
         Raises:
             FormatError: it is in a format that this release does not know.
@@ -84,10 +83,10 @@ class Schemas:
 
         Args:
             schema: the columns that rows have from now on.
-            renamed: for paths that columns had, those that they have now: ``{"address.street": "address.road"}``.
+            renamed: the new paths of columns, by their old ones: ``{"address.street": "address.road"}``.
                 Within lists and maps, a path goes on with ``element``, ``key`` or ``value``.
-            dropped: paths that columns had. It must be said only of columns that might seem to be renamed.
-            where: how errors call the place that has these schemas.
+            dropped: the paths of columns that are gone. Only columns that might seem to be renamed must be among them.
+            where: the name for errors of the place that has these schemas.
 
         Raises:
             ConfigurationError: a column cannot be packed, or a declaration fits nothing.
@@ -119,5 +118,5 @@ class Schemas:
 
     @property
     def _paths(self) -> set[str]:
-        """Of all columns that there ever were."""
+        """The paths of all columns that there ever were."""
         return {path for columns in self.versions for path, _ in leaf_paths([column.field for column in columns])}

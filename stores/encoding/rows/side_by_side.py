@@ -1,4 +1,4 @@
-"""Two schemas as text, side by side, with what does not fit marked.
+"""Two schemas as text, side by side, with marks where they do not fit.
 
 Rule of this module: it only shows; ``millpond.stores.encoding.rows.evolution`` decides.
 """
@@ -16,11 +16,11 @@ _NEW_TITLE: Final = "now"
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that does not fit.
+    """A mismatch of two schemas.
 
     Attributes:
-        paths: of the columns concerned, those of the state and those of now.
-        text: what is wrong and what to do.
+        paths: the paths of the columns concerned, of the state and of now.
+        text: the fault, and the advice.
     """
 
     paths: tuple[Sequence[str], Sequence[str]]
@@ -30,12 +30,12 @@ class Problem:
 def side_by_side(
     old: Sequence[Any], new: Sequence[Any], origins: Mapping[str, str], problems: Sequence[Problem]
 ) -> str:
-    """Several lines: both schemas, a line for each column, then the problems.
+    """Return several lines: both schemas, a line for each column, then the problems.
 
     Args:
         old: the fields of the state.
         new: the fields of now.
-        origins: for the paths of new fields that continue old ones, the paths of these.
+        origins: the paths of old fields, by the paths of the new ones that continue them.
         problems: at least one.
     """
     left, right = (dict(leaf_paths(fields)) for fields in (old, new))

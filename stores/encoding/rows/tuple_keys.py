@@ -54,7 +54,7 @@ _ONLY: Final = bytes([NULL])
 
 @dataclass(frozen=True)
 class KeyCodec:
-    r"""Packs the columns of a key, and reads packed keys back.
+    r"""The codec of keys, which packs the columns of a key, and reads packed keys back.
 
     Attributes:
         schema: the columns of the key, with all types in their one form. Two codecs give equal values equal bytes if
@@ -80,7 +80,7 @@ class KeyCodec:
         object.__setattr__(self, "schema", schema)
 
     def pack(self, columns: pa.Table) -> list[bytes]:
-        """``pack_columns`` as a list."""
+        """Return the result of ``pack_columns`` as a list."""
         packed: list[bytes] = self.pack_columns(columns).to_pylist()
         return packed
 
@@ -88,8 +88,8 @@ class KeyCodec:
         """Return the bytes of each row's key, a binary column.
 
         Args:
-            columns: those of ``schema``, in its order; types may be of another form (``normalized``). Where it has
-                none, any: only their rows count.
+            columns: the columns of ``schema``, in its order; types may be of another form (``normalized``). If it has
+                none, any columns: only their rows count.
 
         Raises:
             ConfigurationError: names or types are not those of ``schema``.
@@ -107,10 +107,10 @@ class KeyCodec:
         """Return the columns of keys.
 
         Args:
-            keys: what ``pack`` or ``pack_columns`` returned.
+            keys: keys from ``pack`` or ``pack_columns``.
 
         Raises:
-            SerdeError: bytes that are no packed key of these columns.
+            SerdeError: a key is no packed key of these columns.
         """
         if not self.schema.names:
             return _without_columns(keys)
@@ -132,7 +132,7 @@ def empty_rows(count: int) -> pa.Table:
 
 
 def null_rows(columns: pa.Table) -> npt.NDArray[np.bool_]:
-    """In which rows a column is null; nulls within a value do not count."""
+    """Return a mask of the rows in which a column is null; nulls within a value do not count."""
     nulls = np.zeros(columns.num_rows, np.bool_)
     for column in columns.columns:
         if column.null_count:
@@ -221,7 +221,7 @@ def _strings(column: Any) -> Any:
 
 
 def _ended(column: Any, code: int) -> Any:
-    """Elements that have no fixed length."""
+    """Return elements that have no fixed length."""
     escaped = pc.replace_substring(column, END, ESCAPED)
     return or_null(column, pc.binary_join_element_wise(bytes([code]), escaped, END, b""), NULL)
 

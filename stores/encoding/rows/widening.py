@@ -10,7 +10,7 @@ import pyarrow as pa
 
 _INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _DIGITS: Final[Mapping[Any, int]] = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
-"""How many digits the largest number has."""
+"""The number of digits of the largest number."""
 
 
 def widens(old: Any, new: Any) -> bool:
