@@ -1,4 +1,4 @@
-"""What all tests share: which runs there are, JVMs that are soon ready, and the SparkSession of their process."""
+"""The parts that all tests share: the choice of runs, JVMs that are soon ready, and a SparkSession per process."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""What ``make test`` takes a part of, and ``make test-exhaustive`` all: drawn cases, and backends above their contract.
+"""The runs of which ``make test`` takes a part, and ``make test-exhaustive`` all: drawn cases, and those on backends.
 
 A test draws its cases by ``tries``, or has a parameter ``seed``. What stands above the contract of stores does not tell
 backends apart: there a test runs on memory, and of its runs with another seed, or on another backend, a sixth stays.
@@ -27,7 +27,7 @@ def tries(most: int) -> int:
 
 
 def steps(backend: str) -> Iterator[int]:
-    """The numbers of the steps at which something happens to a backend: each third, or all of them if ``ALL`` is set.
+    """Yield the numbers of the steps at which something happens to a backend: each third, or all if ``ALL`` is set.
 
     Each of the built-in backends begins with another one, so that together they come to about every step.
     """
@@ -46,7 +46,7 @@ def is_drawn(folder: str, parameters: Mapping[str, Any]) -> bool:
 
 
 def spared(runs: Iterable[str]) -> list[str]:
-    """The drawn runs of a test that ``make test`` leaves to ``make test-exhaustive``: it takes a sixth, at least one.
+    """Return the drawn runs of a test that ``make test`` leaves to ``make test-exhaustive``: all but a sixth, or one.
 
     Args:
         runs: their names.

@@ -1,4 +1,4 @@
-"""What tests beside systems of the JVM need: jars that Maven resolves, and the programs of a JDK.
+"""The requisites of tests beside systems of the JVM: jars that Maven resolves, and the programs of a JDK.
 
 What is made goes into ``build``, once: it is named by a checksum of what it is made from, so a changed ``pom.xml`` or
 program is made anew.

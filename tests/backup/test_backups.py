@@ -1,4 +1,4 @@
-"""A backup, a restored query and a clone have what the original had, whatever it does meanwhile and whoever dies."""
+"""Backups, restored queries and clones have what the original had, whatever it does and whichever process dies."""
 
 import json
 import subprocess
@@ -275,7 +275,7 @@ while True:
 
 
 def back_up(original: QueryPlace, directory: str, random: Random, work: Callable[[], None]) -> None:
-    """A process that makes one backup after the other beside some work, and is killed at some moment of the third."""
+    """Run a process that makes one backup after another beside some work, and kill it at some moment of the third."""
     made = len(Backups.at(directory).all())
     command = [sys.executable, "-c", LOOP, original.checkpoint, original.state_dir, directory]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:

@@ -1,4 +1,4 @@
-"""What every engine has to do that the benchmark measures."""
+"""The duties of every engine that the benchmark measures."""
 
 from millpond.bench.engines.engine import Engine, OrderedEngine, RawEngine
 

@@ -37,7 +37,7 @@ def advised(*arguments: object) -> Any:
 
 @dataclass(frozen=True)
 class Advice:
-    """What was found of the built-in backends, and the page of it."""
+    """The findings on the built-in backends, and the page about them."""
 
     found: Any
     page: str

@@ -1,4 +1,4 @@
-"""Whether an advice agrees with a job: nothing is measured here, so what is slow is planted, and known to be."""
+"""The agreement of an advice with a job: nothing is measured here, so the slow part is planted, and known."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

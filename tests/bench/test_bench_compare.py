@@ -1,4 +1,4 @@
-"""What changed between two results of a benchmark: verdicts, what only one has, what is unfair, and what is refused."""
+"""Two results of a benchmark compared: verdicts, what only one of them has, what is unfair, and what is refused."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The benchmark of engines does what db_bench and YCSB do, on whoever takes part, and says what it found."""
+"""The benchmark of engines does what db_bench and YCSB do, on every engine that takes part, and says what it found."""
 
 import json
 import shlex
@@ -87,7 +87,7 @@ class Counting(OrderedEngine):
 
 
 def asked(workload: str, sizes: Sizes) -> list[tuple[str, Any]]:
-    """What an engine is asked by the steps that are measured."""
+    """Return the calls that the measured steps make on an engine."""
     engine, plan = Counting(), WORKLOADS[workload].plan(sizes, 0)
     work = recording.work_of(engine, Values(sizes.value_bytes, 1), {kind for kind, _ in plan.steps})
     times = record(plan.steps, work)

@@ -347,7 +347,7 @@ def test_values_of_answers_are_what_json_has_and_no_time_loses_a_millisecond() -
 
 
 class Cluster(BaseHTTPRequestHandler):
-    """What Flink answers about a job of two tasks: one look at each line of ``looks``."""
+    """Flink's answers about a job of two tasks: one look at each line of ``looks``."""
 
     looks: ClassVar[list[tuple[str, int]]]
 

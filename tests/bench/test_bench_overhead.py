@@ -1,4 +1,4 @@
-"""What headers, ticks and metrics cost is measured beside the same without, and what measures is timed once."""
+"""The cost of headers, ticks and metrics is measured beside a run without them, and each measurement is timed once."""
 
 import json
 import os

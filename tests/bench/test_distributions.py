@@ -18,14 +18,14 @@ def weights(ranks: int, theta: float = THETA) -> list[float]:
 
 
 def chi_square(drawn: Numbers, shares: Sequence[float]) -> float:
-    """How far counts are from what is expected; of about as many as there are shares if the draws follow them."""
+    """Return how far counts are from the expected ones: about the number of shares if the draws follow them."""
     counts: list[int] = np.bincount(drawn, minlength=len(shares)).tolist()
     assert len(counts) == len(shares)
     return sum((count - DRAWS * share) ** 2 / (DRAWS * share) for count, share in zip(counts, shares, strict=True))
 
 
 def far(shares: int) -> float:
-    """What a chi-square of so many shares exceeds once in a million times or less often."""
+    """Return a bound that a chi-square of so many shares exceeds once in a million times or less often."""
     return shares + 7 * sqrt(2 * shares)
 
 

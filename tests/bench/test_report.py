@@ -1,4 +1,4 @@
-"""What stands beside the figures of every benchmark."""
+"""The notes beside the figures of every benchmark."""
 
 import json
 import shlex

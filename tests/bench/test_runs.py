@@ -33,7 +33,7 @@ time.sleep(1000)
 
 
 def job(pids: Path) -> RunJob:
-    """What the sleeping worker is told."""
+    """Return the job of the sleeping worker."""
     return RunJob(directory="", result=str(pids))
 
 

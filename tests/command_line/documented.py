@@ -1,4 +1,4 @@
-"""What the page of the command line promises of JSON: the keys of each command's objects, in order."""
+"""The promises of the page of the command line about JSON: the keys of each command's objects, in order."""
 
 import re
 from typing import Final

@@ -89,7 +89,7 @@ class Stopped:
         assert self.history.newest is None
 
     def run(self) -> None:
-        """A micro-batch, which counts each key once more."""
+        """Run a micro-batch, which counts each key once more."""
 
         def change(stores: Any, mine: Any) -> None:
             for key in filter(mine, KEYS):
@@ -104,7 +104,7 @@ class Stopped:
         copytree(other.directory / f"state/{other.application_id}", self.directory / f"state/{other.application_id}")
 
     def state(self, local_dir: Path) -> QueryState:
-        """What ``millpond state`` looks after."""
+        """Return the state that ``millpond state`` looks after."""
         return QueryState(self.checkpoint, self.storage, local_dir, 2)
 
     def warmed(self, topology: Topology | None = None, *, backend: str = "lmdb", sink: str | None = None) -> Warmth:
@@ -138,7 +138,7 @@ class Stopped:
         return generation_at(place, history, plan_of(topology), evolution)
 
     def counted(self, record: EvolutionRecord | None = None) -> dict[str, int]:
-        """What a generation begins with; the newest one by default."""
+        """Return the counts that a generation begins with; the newest one by default."""
         record = record or self.history.newest
         assert record is not None
         store = record.shape.stores[0]

@@ -9,7 +9,7 @@ from tests.inspect.test_state_inspector import filled
 
 
 def completed(shell: str, words: str, place: int) -> set[str]:
-    """What a shell is told for a line whose last word is not done; bash counts words, the others do not."""
+    """Return what a shell is told for a line whose last word is not done; bash counts words, the others do not."""
     given = {"_MILLPOND_COMPLETE": f"complete_{shell}", "COMP_WORDS": words, "COMP_CWORD": str(place)}
     given |= {"_TYPER_COMPLETE_ARGS": words, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     done = millpond(**given)

@@ -1,6 +1,6 @@
-"""What is asked of a query that does not run, and is refused: each followed by what the message advises.
+"""Requests to a query that does not run, which are refused: each is followed by what the message advises.
 
-Who types it on the command line and who calls it from Python is refused in the same place.
+The command line and the calls from Python are refused in the same place.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ topology = StreamsBuilder().build()
 
 
 class Calls:
-    """Where nothing is."""
+    """Calls on a directory in which nothing is."""
 
     def __init__(self, place: Path) -> None:
         self.place = place

@@ -1,4 +1,4 @@
-"""Whatever somebody types, and wherever: a message and an exit code, and no trace that nobody asked for."""
+"""Unkind input of any sort gets a message and an exit code, and leaves no trace that nobody asked for."""
 
 import errno
 import json

@@ -40,7 +40,7 @@ _DELETED: Final = 2**64 - 1
 
 
 class Place(NamedTuple):
-    """Where a value is in the file, and its checksum."""
+    """The place of a value in the file, and its checksum."""
 
     offset: int
     length: int
@@ -67,7 +67,7 @@ class Log:
         self.end = os.fstat(self.file).st_size
 
     def records(self) -> Iterator[tuple[int, bytes]]:
-        """Where the body of each record begins, and the body; what a killed process left of one is cut off."""
+        """Yield the place and the body of each record; cut off what a killed process left of one."""
         head = os.pread(self.file, len(_MAGIC), 0)
         if len(head) < len(_MAGIC) and _MAGIC.startswith(head):
             self.truncate(0)
@@ -98,7 +98,7 @@ class Log:
         return value
 
     def append(self, data: bytes) -> int:
-        """Where ``data`` begins, which is in the file now, or not at all."""
+        """Write ``data`` to the end of the file, or nothing of it, and return its place."""
         begin, left = self.end, memoryview(data)
         try:
             while left:

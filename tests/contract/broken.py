@@ -107,7 +107,7 @@ class DeletesTheStopToo(MemoryBackend):
 
 
 class TakesKeysForText(MemoryBackend):
-    """The base of those that keep a key otherwise than it was given, in the same way wherever they take one."""
+    """The base of backends that keep a key otherwise than it was given, in the same way in every method."""
 
     def _kept(self, key: bytes) -> bytes:
         raise NotImplementedError
@@ -193,7 +193,7 @@ class Opens(MemorySupplier):
 
 
 class TakesAnyOption(OutsideSupplier):
-    """Ignores what it does not know."""
+    """Takes any option: it ignores those that it does not know."""
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
@@ -201,7 +201,7 @@ class TakesAnyOption(OutsideSupplier):
 
 
 class TakesAnyBudget(OutsideSupplier):
-    """Forgets the one that it has."""
+    """Takes any budget: it forgets the one that it has."""
 
     def with_memory_budget(self, budget: int) -> Self:
         return self

@@ -37,7 +37,7 @@ class Forgets(LogBackend):
         super().__init__(directory, garbage)
 
     def kept(self, changes: Changes) -> dict[bytes, bytes | None]:
-        """What of a write goes to the file."""
+        """Return the part of a write that goes to the file."""
         raise NotImplementedError
 
     def write(self, changes: Changes) -> None:
@@ -70,7 +70,7 @@ class CountsChangesIn16Bits(Forgets):
 
 
 class BringsDeletedKeysBack(LogBackend):
-    """When it writes the file anew."""
+    """Brings deleted keys back when it writes the file anew."""
 
     def __init__(self, directory: Path, garbage: int) -> None:
         self._deleted: set[bytes] = set()
@@ -95,7 +95,7 @@ class CountsFromItsOpening(LogBackend):
 
 
 class LosesWhatIsNotFlushed(LogBackend):
-    """At close."""
+    """Loses at its close what is not flushed."""
 
     def __init__(self, directory: Path, garbage: int) -> None:
         super().__init__(directory, garbage)
@@ -135,7 +135,7 @@ class EmptiesTheCallersChanges(LogBackend):
 
 
 class ReadsTheCallersChangesLater(LogBackend):
-    """As one does that keeps the last write in memory."""
+    """Reads the caller's changes later, as a backend does that keeps the last write in memory."""
 
     def __init__(self, directory: Path, garbage: int) -> None:
         self._last: Changes = {}
@@ -155,7 +155,7 @@ class ReadsTheCallersChangesLater(LogBackend):
 
 
 class TakesDamageForTheEnd(LogBackend):
-    """Of its file: a record that fails its checksum, and what comes after it, is left out."""
+    """Takes damage for the end of its file: a record that fails its checksum, and all after it, is left out."""
 
     def _log_of(self, path: Path) -> Log:
         return EndsAtDamage(path)
@@ -168,7 +168,7 @@ class EndsAtDamage(Log):
 
 
 class WritesOnBehindATornTail(LogBackend):
-    """Which a killed process has left."""
+    """Writes on behind a torn tail that a killed process has left."""
 
     def __init__(self, directory: Path, garbage: int) -> None:
         path = directory / NAME
@@ -180,7 +180,7 @@ class WritesOnBehindATornTail(LogBackend):
 
 
 class WritesOnBehindHalfARecord(LogBackend):
-    """Which a full disk has left."""
+    """Writes on behind half a record that a full disk has left."""
 
     def _log_of(self, path: Path) -> Log:
         return LeavesHalfARecord(path)
@@ -201,7 +201,7 @@ _HALF = 10
 
 
 class AppliesBeforeItWrites(LogBackend):
-    """So a write that fails is shown."""
+    """Applies a write before it is in the file, so a write that fails is shown."""
 
     def write(self, changes: Changes) -> None:
         end = self._log.end
@@ -211,14 +211,14 @@ class AppliesBeforeItWrites(LogBackend):
 
 
 class LocksAgainstOtherProcesses(LogBackend):
-    """And not against other handles of its own."""
+    """Locks against other processes, and not against other handles of its own."""
 
     def _locked(self) -> int:
         return _locked_for_this_process(self._directory)
 
 
 class LosesItsLockToARefusedHandle(LogBackend):
-    """It knows what its process has open, but a lock of this kind is gone when any handle of the file is closed."""
+    """Knows what its process has open, but a lock of this kind is gone when any handle of the file is closed."""
 
     def _locked(self) -> int:
         lock = _locked_for_this_process(self._directory)
@@ -272,7 +272,7 @@ class LocksBesideItsDirectory(LogBackend):
 
 
 class WritesInParts(LogBackend):
-    """Each of which is a write of its own to the file."""
+    """Writes in parts, each of which is a write of its own to the file."""
 
     def parts(self, changes: Changes) -> Iterator[dict[bytes, bytes | None]]:
         raise NotImplementedError
@@ -315,7 +315,7 @@ class FlushesWithoutSync(LogBackend):
 
 
 class SyncsOnlyWhatItWroteItself(LogBackend):
-    """Since it was opened."""
+    """Syncs only what it has written itself since it was opened."""
 
     def __init__(self, directory: Path, garbage: int) -> None:
         self._wrote = False
@@ -332,7 +332,7 @@ class SyncsOnlyWhatItWroteItself(LogBackend):
 
 
 class LoadsWithoutSync(LogBackend):
-    """What is loaded is taken for safe."""
+    """Loads without a sync: it takes what is loaded for safe."""
 
     def __init__(self, directory: Path, garbage: int) -> None:
         self._loaded = False
@@ -373,7 +373,7 @@ class CutsValuesAt16MiB(Cuts):
 
 
 class KeepsACacheAfterLargeWrites(LogBackend):
-    """Which forgets only what small ones change."""
+    """Keeps a cache after large writes: it forgets only what small ones change."""
 
     def __init__(self, directory: Path, garbage: int) -> None:
         self._cache: dict[bytes, bytes | None] = {}
@@ -414,7 +414,7 @@ class LeaksItsFileWhenItTidiesUp(LogBackend):
 
 
 def _close_all(path: Path) -> None:
-    """What this process has open of a file."""
+    """Close all descriptors of a file that this process has open."""
     for descriptor in Path("/proc/self/fd").glob("*"):
         with suppress(OSError):
             if descriptor.readlink() == path:
@@ -422,7 +422,7 @@ def _close_all(path: Path) -> None:
 
 
 class RaisesIndexErrorsAtDamage(LogBackend):
-    """That it meets when it reads."""
+    """Raises an IndexError at damage that it meets when it reads."""
 
     def _log_of(self, path: Path) -> Log:
         return HasNoPlaceForDamage(path)
@@ -447,14 +447,14 @@ class LetsErrorsOfTheSystemOutOfScans(LogBackend):
 
 
 class TrustsWhatItHasOpen(LogBackend):
-    """A value is checked at the opening, and not when it is read."""
+    """Checks a value at the opening, and not when it is read."""
 
     def _value(self, place: Place) -> bytes:
         return os.pread(self._log.file, place.length, place.offset)
 
 
 class HasNoChecksumOfItsRows(TrustsWhatItHasOpen):
-    """But claims to have some."""
+    """Has no checksum of its rows, but claims to have one."""
 
     def _log_of(self, path: Path) -> Log:
         return ChecksHeadsAlone(path)
@@ -474,7 +474,7 @@ class ChecksHeadsAlone(Log):
 
 
 class TakesTheLockOfItsParent(LogBackend):
-    """It knows what its process has open, and a process that was forked has it open, too."""
+    """Takes the lock of its parent: a forked process has open what its parent has open."""
 
     def _locked(self) -> int:
         process, lock = _held.get(self._directory, (0, 0))

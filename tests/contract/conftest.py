@@ -1,4 +1,4 @@
-"""What several modules of contracts need."""
+"""Parts that several modules of contracts need."""
 
 from pathlib import Path
 

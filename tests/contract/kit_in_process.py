@@ -23,7 +23,7 @@ class _Captured:
 
 
 def first_failure(suite: Suite, parts: Sequence[type[Suite]], place: Path) -> Exception | None:
-    """What the first test of ``parts`` that fails has raised; None if none does."""
+    """Return what the first test of ``parts`` that fails has raised; None if none does."""
     numbers = count()
     for part in parts:
         for name, test in vars(part).items():
@@ -37,7 +37,7 @@ def first_failure(suite: Suite, parts: Sequence[type[Suite]], place: Path) -> Ex
 
 
 def _arguments(test: Callable[..., None]) -> Iterator[dict[str, Any]]:
-    """What ``pytest.mark.parametrize`` says, of one name; a test without it runs once."""
+    """Yield the arguments that ``pytest.mark.parametrize`` gives, for one name; a test without it runs once."""
     marks = [mark for mark in getattr(test, "pytestmark", ()) if mark.name == "parametrize"]
     for mark in marks:
         name, values = mark.args

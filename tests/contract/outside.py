@@ -63,7 +63,7 @@ class OutsideSupplier(BackendSupplier):
         rmtree(Path(self.root, place), ignore_errors=True)
 
     def place(self, directory: Path) -> Path:
-        """Where the rows of a directory's store are; a new directory gets a new place."""
+        """Return the place of the rows of a directory's store; a new directory gets a new place."""
         make_directory(directory)
         file = directory / "id"
         draft = directory / f".{uuid4()}"

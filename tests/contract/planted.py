@@ -37,7 +37,7 @@ _NONE: Final = Plant("none", "none")
 
 
 class Life:
-    """What a backend has lived through, which conditions ask for."""
+    """The past of a backend, which conditions ask for."""
 
     def __init__(self, reopened: bool) -> None:
         self.reopened = reopened

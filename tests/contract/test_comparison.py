@@ -1,4 +1,4 @@
-"""What the kit says of two large collections that differ."""
+"""The kit's report on two large collections that differ."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is peculiar to LMDB: its map, its readers and its processes."""
+"""The peculiarities of LMDB: its map, its readers and its processes."""
 
 import errno
 import os
@@ -143,7 +143,7 @@ def read_and_wait(directory: Path) -> None:
 
 
 def _snapshots(backend: LmdbBackend) -> int:
-    """How many reader slots hold a snapshot: LMDB shows a dash in the place of its number where there is none."""
+    """Return how many reader slots hold a snapshot: LMDB shows a dash in place of the number where there is none."""
     lines = backend._env.readers().splitlines()[1:]
     return sum(line.split()[-1] != "-" for line in lines if line.strip())
 

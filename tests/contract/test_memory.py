@@ -1,4 +1,4 @@
-"""What is peculiar to the memory backend: how many bytes it says that its rows take, and writes in any form."""
+"""The peculiarities of the memory backend: the bytes that it says its rows take, and writes in any form."""
 
 import tracemalloc
 from collections.abc import Callable

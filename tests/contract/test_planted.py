@@ -72,7 +72,7 @@ def parts_for(plant: Plant) -> Sequence[type[Any]]:
 
 
 def told(plant: Plant, place: Path) -> str | None:
-    """What is wrong with the kit's answer to a fault; None if nothing is."""
+    """Return what is wrong with the kit's answer to a fault; None if nothing is."""
     failure = first_failure(suite_of(plant), parts_for(plant), place)
     if isinstance(failure, ContractBroken):
         return None

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a plugin, the error names its distribution, and comes before anything depends on it."""
+"""Errors of plugins: each names the distribution, and comes before anything depends on the plugin."""
 
 import importlib
 import shutil

@@ -1,4 +1,4 @@
-"""What is peculiar to RocksDB through rocksdict: options, locks, iterators and errors."""
+"""The peculiarities of RocksDB through rocksdict: options, locks, iterators and errors."""
 
 import os
 import re

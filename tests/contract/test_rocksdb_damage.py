@@ -58,7 +58,7 @@ def flipped(path: Path, at: int, bit: int = 0) -> Iterator[None]:
 
 
 def place_of(path: Path, number: int) -> int:
-    """Where in the file the value of a row is."""
+    """Return the place of a row's value in the file."""
     return path.read_bytes().index(ENTRIES[number][1])
 
 

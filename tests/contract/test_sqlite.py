@@ -1,4 +1,4 @@
-"""What only SQLite can do, in the backend of docs/writing-a-backend.md."""
+"""Features that only SQLite has, in the backend of docs/writing-a-backend.md."""
 
 import random
 import re
@@ -101,7 +101,7 @@ def test_a_commit_survives_a_kill_at_once_and_whole_wherever_the_directory_is_af
 @pytest.mark.parametrize("content", [b"", b"no database", b"SQLite format 3\0" + bytes(5000), None])
 @pytest.mark.parametrize("file", ["entries.db", "entries.db-wal"])
 def test_an_opening_that_fails_leaves_no_file_open(tmp_path: Path, file: str, content: bytes | None) -> None:
-    """What is in the place of a file is something else, or a directory."""
+    """Something else, or a directory, is in the place of a file."""
     with SUPPLIER().open(tmp_path) as backend:
         backend.write({b"a": b"1"})
     place = tmp_path / file

@@ -1,4 +1,4 @@
-"""What the state machine of the kit does not show about transactions."""
+"""Properties of transactions that the state machine of the kit does not show."""
 
 import gc
 import warnings

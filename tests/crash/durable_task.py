@@ -84,7 +84,7 @@ def commit(state: TaskState, manifest: Manifest | None, number: int) -> Manifest
 
 
 def expected(number: int) -> dict[str, Any]:
-    """What the stores hold after the ``number``-th batch."""
+    """Return what the stores hold after the ``number``-th batch."""
     words = {"last": number, **{f"k{kept}": kept for kept in range(max(1, number - 1), number + 1)}}
     times = {"last": (number, number * 1000), **{f"k{kept % 2}": (kept, kept) for kept in range(1, number + 1)}}
     return {"words": words, "times": times}

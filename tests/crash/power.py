@@ -1,4 +1,4 @@
-"""What a loss of power leaves of a directory: what was synced, and of the rest whatever is worst.
+"""The remains of a directory after a loss of power: what was synced, and of the rest whatever is worst.
 
 Only ``os.fsync`` is watched, and at each call the directory is looked at. What a file held when it was last synced is
 safe, and so are the names that a directory held when it was last synced; all else may be there, in part, or not at all,

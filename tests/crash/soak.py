@@ -64,7 +64,7 @@ def content(stores: Any) -> Content:
 
 
 class Expected(NamedTuple):
-    """What an undisturbed run puts out in a batch, and what its stores hold afterwards."""
+    """The output of an undisturbed run in a batch, and the content of its stores afterwards."""
 
     output: Output
     content: Content
@@ -207,7 +207,7 @@ class Query:
             self._zombies[host] = attempt
 
     def _wake_zombie(self) -> None:
-        """An attempt that nobody waits for comes to its end, one way or the other."""
+        """Bring an attempt that nobody waits for to its end, one way or the other."""
         for host, attempt in list(self._zombies.items()):
             del self._zombies[host]
             self._interleave([attempt])

@@ -18,7 +18,7 @@ from tests.drawing import steps
 
 @dataclass(frozen=True)
 class Case:
-    """Where the local copy stands, and which commit the child tries, from which manifest."""
+    """The state of the local copy, the commit that the child tries, and the manifest that it starts from."""
 
     local_at: int
     opened: int

@@ -1,6 +1,6 @@
 """A loss of power at any moment of any commit: every manifest that was kept still opens, with all that it names.
 
-Whoever keeps manifests keeps one only after ``commit`` has returned it. Local copies are gone: those of another boot
+Manifests are kept only after ``commit`` has returned them. Local copies are gone: those of another boot
 are not trusted (``tests/durability/test_damage.py``).
 """
 

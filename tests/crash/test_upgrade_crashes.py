@@ -21,7 +21,7 @@ UNKNOWN = -1
 
 @dataclass(frozen=True)
 class Way:
-    """What has happened before, and what the child does.
+    """The history before the child starts, and what the child does.
 
     Attributes:
         before: the formats of each commit before, and whether they were upgraded in place.
@@ -108,7 +108,7 @@ def prepare(directory: Path, backend: str, way: Way) -> Manifest:
 
 
 def values(found: dict[str, Any]) -> dict[str, Any]:
-    """What the stores hold, without the timestamps of words."""
+    """Return the content of the stores, without the timestamps of words."""
     words = {key: value if isinstance(value, int) else value.value for key, value in found["words"].items()}
     return {**found, "words": words}
 

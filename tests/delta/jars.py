@@ -6,5 +6,5 @@ from tests.maven import jars
 
 
 def delta_jars() -> list[Path]:
-    """What Spark lacks to read and write Delta tables."""
+    """Return the jars that Spark lacks to read and write Delta tables."""
     return jars("delta", Path(__file__).with_name("pom.xml"))

@@ -32,7 +32,7 @@ def rows(path: Path, consumed: Consumed) -> list[tuple[Any, Any, int]]:
 
 
 def records_of(topology: Topology, sink: str, inputs: data.Inputs, backend: str = "memory") -> list[Any]:
-    """What comes out at ``sink``; a file of each topic is a micro-batch, the weather first."""
+    """Return the records that come out at ``sink``; a file of each topic is a micro-batch, the weather first."""
     with TopologyDriver(topology, backend=backend) as driver:
         for number in range(inputs.arrived_files):
             for topic, consumed in (("weather", topologies.WEATHER), ("flights", topologies.FLIGHTS)):

@@ -60,7 +60,7 @@ def sent(plan: Plan, splits: list[Topic], combine: Combining | None) -> Iterator
 
 
 def results(plan: Plan, batches: list[list[Topic]], combine: Combining | None = None) -> Iterator[list[Any]]:
-    """What comes out of each micro-batch and is stored and counted then, by task."""
+    """Yield, for each micro-batch, what comes out and what is stored and counted then, by task."""
     ((part,),) = plan.stages
     engines = [MemoryBackend() for _ in range(plan.partitions)]
     decoders = {"in": Decoder("in", None, None)}
@@ -190,7 +190,7 @@ def test_one_record_of_each_key_travels(build: Callable[[KStream], KTable]) -> N
 
 
 def test_whether_records_that_have_several_keys_are_combined_is_decided_for_each_of_their_keys() -> None:
-    """Those of few keys are, those of many travel as they are, and each record is there once for each of its keys."""
+    """Records of few keys are combined, others travel as they are, and each is there once for each of its keys."""
     made = of_input(plan_of(by_key), "in", Decoder("in", None, None), copies=3)
     assert made is not None
     own, few, only = keyed(list(range(2_000))), keyed([at % 7 for at in range(2_000)]), keyed([-1] * 2_000)

@@ -95,7 +95,7 @@ def run_map_side(plan: Plan, numbers: TaskNumbers, splits: list[Records]) -> lis
 def run_stages(
     plan: Plan, numbers: TaskNumbers, blobs: list[Blob], stores: dict[tuple[int, int], dict[str, Any]]
 ) -> list[Outputs]:
-    """What comes out of the last stage, with every task run alone; blobs for tasks of later stages pass through."""
+    """Return the output of the last stage, with every task run alone; blobs for tasks of later stages pass through."""
     decoders = {topic: Decoder(topic, STRING, STRING) for topic in plan.topics}
     decoders |= {
         topic: Decoder.of_repartition_topic(topic, consumed) for topic, consumed in plan.internal_topics.items()

@@ -1,4 +1,4 @@
-"""Which parts of a topology run where."""
+"""The parts of a topology, and where they run."""
 
 import pytest
 

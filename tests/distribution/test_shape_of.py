@@ -1,4 +1,4 @@
-"""What the state of a plan looks like: its stores, where they are, and by whose bytes records find them."""
+"""The shape of a plan's state: its stores, where they are, and by whose bytes records find them."""
 
 from millpond.processors import Consumed, Grouped, Materialized, Produced, StreamsBuilder, TimeWindows, Topology
 from millpond.processors.distribution.plan import make_plan

@@ -23,7 +23,7 @@ _USER: Final = f"testing:{SECRET.replace('/', '%2F')}"
 
 
 class Fault(StrEnum):
-    """What becomes of a request."""
+    """The fate of a request."""
 
     ERROR = "500 Internal Server Error"
     BUSY = "503 Slow Down"
@@ -32,7 +32,7 @@ class Fault(StrEnum):
 
 
 class Request(NamedTuple):
-    """What was asked for: its kind is the method, or LIST."""
+    """A request that arrived: its kind is the method, or LIST."""
 
     kind: str
     path: str
@@ -57,7 +57,7 @@ class ObjectStore:
         self._faults: list[Fault] = []
 
     def uri(self, prefix: str, **options: object) -> str:
-        """Where a prefix of the bucket is, for clients that send each request once and wait a second."""
+        """Return the address of a prefix of the bucket, for clients that send each request once and wait a second."""
         given = {
             "scheme": "http",
             "endpoint_override": f"127.0.0.1:{self.port}",

@@ -45,7 +45,7 @@ def add(state: TaskState, manifest: Manifest | None, keys: range, amount: int = 
 
 
 def content(state: TaskState, manifest: Manifest | None) -> dict[str, Any]:
-    """What the task finds in its store."""
+    """Return what the task finds in its store."""
     store: Any = state.open(manifest)["counts"]
     found = dict(store.scan())
     state.rollback()

@@ -1,4 +1,4 @@
-"""What errors of durable state and local copies advise is done, and the state goes on with the rows that it had."""
+"""Following the advice of errors of durable state and local copies: the state goes on with the rows that it had."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""What waits to be written to a new format: in order, whole or not at all, and never more than what counts."""
+"""The backlog of a new format: in order, whole or not at all, and never more than what counts."""
 
 import shutil
 from pathlib import Path

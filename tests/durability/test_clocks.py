@@ -107,7 +107,7 @@ def of_young_files(directory: Path, hours: float) -> str:
 
 
 def of_cleaned_files(directory: Path, hours: float, old: float) -> str:
-    """What ``clean --yes`` says of a lineage that no checkpoint names, written so many hours ago."""
+    """Return what ``clean --yes`` says of a lineage that no checkpoint names, written so many hours ago."""
     with task(directory, "memory", fingerprint="9f/2") as state:
         manifest = history(state, None, 3)
     aged(directory / "state", old)
@@ -117,7 +117,7 @@ def of_cleaned_files(directory: Path, hours: float, old: float) -> str:
 
 
 def of_cleaned_copies(directory: Path, hours: float, old: float) -> str:
-    """What ``clean --yes`` says of a local copy that was closed so many hours ago."""
+    """Return what ``clean --yes`` says of a local copy that was closed so many hours ago."""
     query = directory / "copies" / "out@0123456789abcdef"
     with task(directory, "lmdb", local=str(query)) as state:
         history(state, None, 1)
@@ -191,7 +191,7 @@ NEVER: Final = {"lost", "wrong rows", "held back", "taken twice", "judged wrongl
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    """What comes of each row at each offset."""
+    """Return the outcome of each row at each offset."""
     found: Seen = {}
     for row, act in ROWS.items():
         for hours in OFFSETS:

@@ -1,4 +1,4 @@
-"""What others put in the place of what is ours is not followed out of the directories that a user has named."""
+"""Links that others put in place of our files are not followed out of the directories that a user has named."""
 
 import os
 import re
@@ -74,7 +74,7 @@ def run(place: Path, engine: str, spec: StoreSpec, manifest: Manifest | None, co
 
 
 def running(engine: str, spec: StoreSpec, commits: int, **options: Any) -> Callable[[Path, Any], Any]:
-    """What goes on from a manifest in a directory, by so many commits."""
+    """Return a function that goes on from a manifest in a directory, by so many commits."""
     return lambda place, manifest: run(place, engine, spec, manifest, commits, **options)
 
 
@@ -139,7 +139,7 @@ def durable_files() -> Scenario:
 
 
 def queries() -> Scenario:
-    """Where the queries of a job have their copies on a machine."""
+    """Return the scenario of a job's queries, which have their copies on a machine."""
 
     def directories(place: Path) -> Iterator[Path]:
         directory = query_directory(place / "local", "sink", Storage.from_uri("/state"))
@@ -186,7 +186,7 @@ def files_of(directory: Path) -> dict[str, bytes | None]:
 
 
 def moved(place: Path, target: Path) -> None:
-    """What was there is now outside, whole: whoever follows the link does not notice."""
+    """Move what was there outside, whole: a reader that follows the link does not notice."""
     if place.exists():
         shutil.move(place, target)
     else:
@@ -195,7 +195,7 @@ def moved(place: Path, target: Path) -> None:
 
 
 def gone(place: Path, target: Path) -> None:
-    """What was there is deleted, and the link leads to nothing."""
+    """Delete what was there, so the link leads to nothing."""
     if place.is_dir():
         shutil.rmtree(place)
     else:
@@ -203,7 +203,7 @@ def gone(place: Path, target: Path) -> None:
 
 
 def outcome(scenario: Scenario, place: Path, path: str, manifest: Any, plant: Callable[[Path, Path], None]) -> str:
-    """What comes of a link in the place of ``path``."""
+    """Return the outcome of a link in the place of ``path``."""
     outside = place / "outside"
     outside.mkdir()
     link, target = place / scenario.root / path, outside / "target"

@@ -61,7 +61,7 @@ def expected(keys: int = 60, twice: int = 40) -> dict[str, int]:
 
 
 def survives(directory: Path, backend: str, manifest: Manifest, damage: Callable[[Path], object]) -> None:
-    """The copy is right although it was damaged while nobody had it open."""
+    """Check that the copy is right although it was damaged while nobody had it open."""
     with task(directory, backend) as state:
         assert content(state, manifest) == expected()
         state.close()

@@ -63,7 +63,7 @@ VERSION_2_WITH_A_BRIDGE = (
 
 
 def written_now(text: str) -> str:
-    """What this release writes in place of a text that 0.2.0 wrote."""
+    """Return what this release writes in place of a text that 0.2.0 wrote."""
     content = {name: value for name, value in json.loads(text).items() if name != "crc32"}
     return checked_text({**content, "written_by": RELEASE})
 

@@ -1,4 +1,4 @@
-"""What a task's state measures of its stores, from ``open`` to ``commit``."""
+"""The metrics that a task's state takes of its stores, from ``open`` to ``commit``."""
 
 from pathlib import Path
 from shutil import disk_usage

@@ -68,7 +68,7 @@ class TaskMachine(RuleBasedStateMachine):
 
     @rule(backend=backends, machine=machines, batch=batches)
     def lose(self, backend: str, machine: str, batch: list[Any]) -> None:
-        """An attempt whose manifest nobody keeps."""
+        """Run an attempt whose manifest nobody keeps."""
         self._commit(backend, machine, batch)
 
     @rule(backend=backends, machine=machines, batch=batches)

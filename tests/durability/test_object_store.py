@@ -137,7 +137,7 @@ def test_what_nobody_can_need_is_deleted_by_a_repair(storage: Storage, tmp_path:
 
 @contextmanager
 def naming(place: str) -> Iterator[None]:
-    """Whatever fails within says where."""
+    """Check that an error within names the place."""
     try:
         yield
     except DurabilityError as error:
@@ -147,7 +147,7 @@ def naming(place: str) -> Iterator[None]:
 
 
 def survives(store: ObjectStore, storage: Storage, directory: Path, backend: str, number: int, *faults: Fault) -> bool:
-    """Whether a task loses nothing if requests fail from the ``number``-th one on; False if it sends no more of them.
+    """Tell whether a task sends ``number`` requests; check that it loses nothing if those from that one on fail.
 
     It commits three micro-batches without a fault, then a delta, and a snapshot with a collection of garbage. What
     fails is tried again, as Spark does: by another process, with the manifest that was committed before.

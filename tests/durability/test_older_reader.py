@@ -57,7 +57,7 @@ def commit(state: TaskState, manifest: Manifest | None, puts: Mapping[str, int])
 
 
 def content(directory: Path, manifest: Manifest, spec: StoreSpec = TIMES) -> dict[str, int]:
-    """What the durable files say."""
+    """Return what the durable files say."""
     return {key: value for key, value, _ in read_rows(Storage.from_uri(directory / "state"), manifest, spec)}
 
 
@@ -139,7 +139,7 @@ LEFT_OUT = r"leave out upgrade_from, or give release 0\.2\.0 or a newer one \["
 
 
 def goes_on_without_that_release(directory: Path, spec: StoreSpec = TIMES, fingerprint: str = "topology/1") -> None:
-    """A task without a release to go back to, and with one that knows its state."""
+    """Run a task without a release to go back to, and with one that knows its state."""
     manifest, known = None, dict[str, int]()
     for release in (None, Release(0, 2), THIS_RELEASE):
         with task(directory, "memory", release, specs=[spec], fingerprint=fingerprint) as state:

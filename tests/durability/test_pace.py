@@ -1,4 +1,4 @@
-"""How much of a new format a micro-batch prepares follows the time that it takes itself, as an injected clock tells."""
+"""The pace of preparing a new format: it follows the time that a micro-batch takes itself, by an injected clock."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -173,7 +173,7 @@ class Job:
         self._clock.pass_by({Step.BACKEND_WRITE: 1, Step.BACKEND_OPEN: 1e-6}.get(step, 0))
 
     def batch(self, own: float, changes: Mapping[bytes, bytes | None] | None = None) -> None:
-        """A micro-batch that takes ``own`` seconds by itself. The old format holds only the beginning of values."""
+        """Run a micro-batch that takes ``own`` seconds by itself. The old format holds only the beginning of values."""
         self.pace.begin()
         self.preparation.begin(self.source)
         self.preparation.bring(self.manifest, lambda backend: True)
@@ -190,7 +190,7 @@ class Job:
 
     @property
     def waiting(self) -> int:
-        """How many commits wait."""
+        """Return how many commits wait."""
         backlog = CatchupLog(self.place.directory.with_name(f".{self.place.directory.name}.backlog"))
         backlog.look()
         return len(backlog.waiting)

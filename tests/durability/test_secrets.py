@@ -61,7 +61,7 @@ def on_the_command_line(uri: str) -> str:
 
 
 def with_debug(uri: str) -> str:
-    """What Python prints of an error that ends the process."""
+    """Return what Python prints of an error that ends the process."""
     said, before = StringIO(), sys.excepthook
     try:
         trace_without_secrets()
@@ -108,7 +108,7 @@ def in_an_executor_without(uri: str) -> str:
 
 
 def in_the_progress(uri: str) -> str:
-    """What is kept of a source that Spark describes by its URI."""
+    """Return what is kept of a source that Spark describes by its URI."""
     keeping = pytest.importorskip("millpond.adapters.spark.monitoring.keeping")
     source = SimpleNamespace(description=f"FileStreamSource[{uri}]", numInputRows=1, metrics={})
     progress = SimpleNamespace(
@@ -140,7 +140,7 @@ def whether_shown(text: str) -> str:
 
 @pytest.fixture(scope="module")
 def seen() -> Seen:
-    """Whether a secret was shown, for each place and way."""
+    """Return whether a secret was shown, for each place and way."""
     return {(place, way): whether_shown(act(uri)) for place, uri in PLACES.items() for way, act in WAYS.items()}
 
 

@@ -1,4 +1,4 @@
-"""Where files are read from: each is read once for all stores, several at once from afar, and an error ends it all."""
+"""The reading of files: each is read once for all stores, several at once from afar, and an error ends it all."""
 
 import threading
 from collections import Counter

@@ -60,7 +60,7 @@ class Cluster:
         )
 
     def batch(self, machine: str = "one") -> tuple[int, int]:
-        """A micro-batch of a worker; how many copies it has restored, and how many rows read, but for the memory's."""
+        """Run a micro-batch of a worker; return how many copies it has restored and rows read, without the memory's."""
         time.sleep(TICK)
         self.number += 1
         with self.task(machine) as state:
@@ -106,7 +106,7 @@ class Cluster:
             return {name: list(store.scan()) for name, store in stores.items()}
 
     def files(self, machine: str) -> dict[str, tuple[int, int]]:
-        """What tells whether somebody has touched something there."""
+        """Return the inode and the time of change of each file, which tell whether somebody has touched it."""
         root = self.directory / machine
         return {str(path): (path.stat().st_ino, path.stat().st_ctime_ns) for path in root.rglob("*") if path.is_file()}
 

@@ -166,7 +166,7 @@ def test_a_file_that_was_not_written_to_its_end_is_dropped(tmp_path: Path) -> No
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is synced, in order."""
+    """Return the paths that are synced, in order."""
     paths: list[str] = []
     sync = os.fsync
 

@@ -20,7 +20,7 @@ STEPS = (Step.BACKEND_OPEN, Step.BACKEND_GET, Step.BACKEND_SCAN, Step.BACKEND_WR
 
 
 def counted(number: int) -> dict[str, int]:
-    """What the store holds once each key has come so often."""
+    """Return what the store holds once each key has come so often."""
     return dict.fromkeys(map(key, KEYS), number)
 
 

@@ -164,7 +164,7 @@ def test_a_directory_that_fell_behind_is_restored_with_the_timestamps_that_are_k
 
 
 def hidden(directory: Path) -> set[str]:
-    """What is prepared, its seal, and what waits."""
+    """Return the names of what is prepared, its seal, and what waits."""
     return {path.name for path in (directory / "local" / "app" / "0_0").glob("*/.*") if "-v" in path.name}
 
 
@@ -212,7 +212,7 @@ def test_what_has_not_begun_is_not_prepared(tmp_path: Path, engine: str) -> None
 
 
 def waiting(directory: Path, engine: str, spec: StoreSpec) -> CatchupLog:
-    """What waits to be written to the new directory of ``spec``."""
+    """Return the changes that wait to be written to the new directory of ``spec``."""
     backlog = CatchupLog(directory / "local" / "app" / "0_0" / engine / f".{spec.directory_name}.backlog")
     backlog.look()
     return backlog

@@ -44,7 +44,7 @@ def content(query: Query) -> dict[str, list[dict[str, Any]]]:
 
 
 def entries_of(query: Query, key: str) -> Iterator[tuple[str, Any]]:
-    """What the stores themselves have for a key, in the micro-batch that follows."""
+    """Yield what the stores themselves have for a key, in the micro-batch that follows."""
     found: list[tuple[str, Any]] = []
 
     def read(stores: Any, mine: Callable[[str], bool]) -> None:
@@ -410,7 +410,7 @@ def fill_plain(stores: Any, mine: Callable[[str], bool]) -> None:
 
 @dataclass
 class BothCheckpoint:
-    """What a ``SparkCheckpoint`` tells of a query with two applications."""
+    """The answers of a ``SparkCheckpoint`` of a query with two applications."""
 
     storage: Any
     held: list[Manifest]

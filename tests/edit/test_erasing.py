@@ -138,7 +138,7 @@ def test_keys_are_erased_again_from_a_query_that_has_gone_on_meanwhile_once_it_i
     running = History.of(query.storage, "app", "out").newest
 
     class Meanwhile(Storage):
-        """What the query that runs goes on with as soon as the erasure counts."""
+        """Storage on which the running query goes on as soon as the erasure counts."""
 
         def put_once(self, path: str, content: bytes) -> None:
             super().put_once(path, content)

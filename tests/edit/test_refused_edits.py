@@ -127,7 +127,7 @@ class OfVerbs:
         run(self.query, "put", store, key, value)
 
     def gets(self, n: int = 1, price: str = "1.25") -> None:
-        """That is what there is now of the first order."""
+        """Check what there is now of the first order."""
         assert self.rows() == [(FIRST, n, Decimal(price))]
 
     def rows(self, store: str = "orders") -> list[tuple[Any, ...]]:

@@ -50,7 +50,7 @@ CALLS = {"n": aggregates.count(), "v": aggregates.sum("v")}
 
 @dataclass(frozen=True)
 class HeldValues(HeldCheckpoint):
-    """What the checkpoint of the chain tells: several manifests a place."""
+    """The content of the chain's checkpoint: several manifests a place."""
 
     values: Values = field(default_factory=dict)
 
@@ -83,7 +83,7 @@ class ChainJob(Process):
         return HeldValues(str(self.directory / "checkpoint"), self.batch, {}, 1, self.values)
 
     def stop(self) -> None:
-        """What a process has in memory is gone with it."""
+        """Stop, and lose what the process has in memory."""
         super().stop()
         self.worker = Worker()
 
@@ -97,7 +97,7 @@ class ChainJob(Process):
         into: bool = False,
         death: int | None = None,
     ) -> None:
-        """What the driver does before the query starts."""
+        """Do what the driver does before the query starts."""
         self.stop()
         self.runs += 1
         verbs, mades, results = list[SharedVerb](), dict[str, Made](), dict[str, Result]()

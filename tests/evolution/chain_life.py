@@ -26,7 +26,7 @@ PARTITIONS: Final = 3
 
 
 class Totals(NamedTuple):
-    """How many rows a key has had, and the sum of their values."""
+    """The number of rows that a key has had, and the sum of their values."""
 
     n: int = 0
     v: int | None = None
@@ -37,7 +37,7 @@ class Totals(NamedTuple):
 
 @dataclass(frozen=True)
 class Told:
-    """What is known after a micro-batch.
+    """The knowledge after a micro-batch.
 
     Attributes:
         totals: of all keys.
@@ -112,7 +112,7 @@ class ChainLife(Story):
         assert [verb.name for verb in self.job.operator.verbs] == list(chain.values())
 
     def batch(self, rows: Sequence[tuple[str, int | None]], deaths: Sequence[int] = ()) -> None:
-        """A micro-batch, which is repeated by a restarted query as long as it dies."""
+        """Run a micro-batch, which is repeated by a restarted query as long as it dies."""
         splits = self.splits(rows)
         for death in [*deaths, None]:
             try:
@@ -135,14 +135,14 @@ class ChainLife(Story):
         return [pa.Table.from_pylist(made[at::2], SCHEMA) for at in range(2)]
 
     def check_told(self, rows: Sequence[Mapping[str, Any]], keys: set[str]) -> None:
-        """The last verb tells of each key that has had rows, and what its total is."""
+        """Check that the last verb tells of each key that has had rows, and what its total is."""
         last = {row["k"]: row for row in sorted(rows, key=lambda row: int(row["sequence"]))}
         told = {key: Totals(row["n"], row["v"]) for key, row in last.items()}
         assert {row["op"] for row in rows} <= {"upsert"}
         assert told == {key: self.told.totals[key] for key in keys}
 
     def check(self) -> None:
-        """What the tasks of each verb find in their stores."""
+        """Check what the tasks of each verb find in their stores."""
         assert self.job.operator is not None
         for (number, name), verb in zip(self.chain.items(), self.job.operator.verbs, strict=True):
             stores = self.job.operator.mades[name].verb.stores

@@ -1,7 +1,7 @@
 """A query on Spark without Spark: real tasks on real files, in what Spark keeps of them from batch to batch.
 
 A checkpoint has the manifests of all tasks as a micro-batch left them, by operator and group key; it takes all of a
-batch or nothing. Whoever dies leaves the local directory and the durable files as they are at that step.
+batch or nothing. A process that dies leaves the local directory and the durable files as they are at that step.
 """
 
 import json
@@ -46,7 +46,7 @@ APPLICATION = "app"
 
 @dataclass(frozen=True)
 class Running:
-    """How a job was started.
+    """The way a job was started.
 
     Attributes:
         variant: its topology.
@@ -73,7 +73,7 @@ class Job(Process):
         self.plan: Plan | None = None
 
     def warm(self, local: Path) -> None:
-        """What another process does beside the job: warm the local copies with which it is to be restarted."""
+        """Do what another process does beside the job: warm the local copies with which it is to be restarted."""
         assert self.running is not None
         manifests, chosen = self.manifests(), supplier(self.running.backend)
         for part, partition in self.tasks:
@@ -88,7 +88,7 @@ class Job(Process):
 
     @property
     def stages(self) -> int:
-        """How many operators the checkpoint's plan has."""
+        """Return how many operators the checkpoint's plan has."""
         return 0 if self.plan is None else len(self.plan.stages)
 
     def start(
@@ -99,7 +99,7 @@ class Job(Process):
         *,
         death: int | None = None,
     ) -> None:
-        """What the driver does before the query starts; the state is carried over, and sown, if that is declared."""
+        """Do what the driver does before the query starts; carry the state over, and sow it, if that is declared."""
         self.stop()
         self.runs += 1
         plan = running.variant.plan()
@@ -121,12 +121,12 @@ class Job(Process):
         self.record, self.plan, self.running, self.checkpoint = record, plan, running, checkpoint
 
     def edit(self, edit: Callable[[StateInspector], None], *, death: int | None = None) -> None:
-        """What somebody does to the state while the query does not run, which is started again then."""
+        """Edit the state while the query does not run, which is started again then."""
         super().edit(edit, death=death)
         self.record = History.of(self.storage, APPLICATION, SINK).newest
 
     def backfill(self, running: Running, records: Sequence[Record], *, death: int | None = None) -> list[Told]:
-        """What a run before the first micro-batch puts out, in a place where it stays; it is done once."""
+        """Return what a run before the first micro-batch puts out, in a place where it stays; it is done once."""
         self.stop()
         self.runs += 1
         plan = running.variant.plan()

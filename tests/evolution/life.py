@@ -37,7 +37,7 @@ Batches: TypeAlias = Sequence[tuple[list[Record], list[int]]]
 
 
 class Kept(NamedTuple):
-    """What is known of a committed micro-batch.
+    """A committed micro-batch, with what is known of it.
 
     Attributes:
         variant: of the topology that has gone on from it.
@@ -102,7 +102,7 @@ class Life(Story):
         self.keep()
 
     def backfill(self, running: Running, records: list[Record], deaths: Sequence[int]) -> None:
-        """A run before the first micro-batch, which is begun again as long as the process dies, and done only once."""
+        """Run before the first micro-batch, again as long as the process dies; the run is done only once."""
         expected = self.oracle.process(records, running.variant.stamped)
         tables = "kinds" in running.variant.stores
         for death in [*deaths, None, None]:
@@ -118,12 +118,12 @@ class Life(Story):
         self.kept = [*self.kept[-RETAINED:], now]
 
     def keep_restarted(self) -> None:
-        """The last micro-batch again, from which the topology of today goes on."""
+        """Keep the last micro-batch again, from which the topology of today goes on."""
         if self.kept:
             self.kept[-1] = self.kept[-1]._replace(variant=self.variant, oracle=self.oracle.copy())
 
     def batch(self, records: list[Record], deaths: Sequence[int] = ()) -> None:
-        """A micro-batch, which is repeated by a restarted process as long as that dies."""
+        """Run a micro-batch, which is repeated by a restarted process as long as that dies."""
         expected = self.oracle.process(records, self.variant.stamped)
         for death in [*deaths, None]:
             try:
@@ -189,7 +189,7 @@ class Life(Story):
         self.note("more partitions" if grows else "fewer partitions")
 
     def add_store(self, which: int, records: list[Record], deaths: list[int]) -> None:
-        """A store comes that begins empty, or with seeds that are made of some records."""
+        """Add a store that begins empty, or with seeds that are made of some records."""
         stores = self.variant.stores
         if len(stores) == MOST:
             return
@@ -216,7 +216,7 @@ class Life(Story):
         self.note("a store has another name")
 
     def convert_store(self, deaths: list[int]) -> None:
-        """The table of records becomes versioned, or is no longer."""
+        """Make the table of records versioned, or no longer."""
         if "versions" in self.variant.stores:
             self.evolve(replace(self.variant, versioned=not self.variant.versioned), deaths)
             self.note("a store is of another kind")
@@ -256,7 +256,7 @@ class Life(Story):
         self.restart_in(stamped or self.variant.stamped, checksums, upgrade_mode)
 
     def upgrade_in_place(self, stamped: bool, batches: Batches) -> None:
-        """A new format is prepared while micro-batches go on; whoever restarts then uses it if it is complete."""
+        """Prepare a new format while micro-batches go on; a restart then uses it if it is complete."""
         self.change_format_beside(stamped, UpgradeMode.IN_PLACE)
         for records, deaths in batches:
             self.batch(records, deaths)
@@ -269,7 +269,7 @@ class Life(Story):
             self.note("changed over to what was prepared")
 
     def roll_over(self, stamped: bool, batches: Batches) -> None:
-        """Copies in a new format are warmed elsewhere while micro-batches go on; whoever restarts then uses them."""
+        """Copies in a new format are warmed elsewhere while micro-batches go on; a restart then uses them."""
         self.change_format_beside(stamped, UpgradeMode.ROLL_OVER)
         warmed = self.directory / f"local-{self.job.runs}"
         for records, deaths in batches:
@@ -338,7 +338,7 @@ class Life(Story):
         self.kept = []
 
     def edit(self, edit: Callable[[StateInspector], None], deaths: Sequence[int]) -> None:
-        """Edit the state, again and again if whoever does it dies on the way."""
+        """Edit the state, again and again if the process dies on the way."""
         for death in [*deaths, None]:
             try:
                 self.job.edit(edit, death=death)
@@ -383,7 +383,7 @@ class Life(Story):
         assert report.sound, "\n".join(report.lines())
 
     def check_durable(self) -> None:
-        """What other jobs and the command line read."""
+        """Check what other jobs and the command line read."""
         manifests = self.job.manifests()
         found: dict[str, dict[Any, Any]] = {name: {} for name in self.variant.stores.values()}
         for part, partition in self.job.tasks:
@@ -396,7 +396,7 @@ class Life(Story):
             assert not shown(found[name], self.oracle.content(what)), what
 
     def check(self) -> None:
-        """What the tasks find in their stores."""
+        """Check what the tasks find in their stores."""
         found: dict[str, dict[Any, Any]] = {name: {} for name in self.variant.stores.values()}
         plain: set[str] = set()
         for part, partition in self.job.tasks:
@@ -423,7 +423,7 @@ class Life(Story):
         return not supplier(backend).persistent or (directory / spec.directory_name).is_dir()
 
     def entries(self, spec: StoreSpec, store: Any, partition: int) -> dict[Any, tuple[int, int | None]]:
-        """What a store shows, each key in the partition where its records come."""
+        """Return what a store shows, with each key in the partition where its records come."""
         found: dict[Any, tuple[int, int | None]] = {}
         for key, value in store.fetch_keys() if spec.kind.in_segments else store.scan():
             plain = key.key if isinstance(key, Windowed) else key

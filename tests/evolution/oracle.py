@@ -1,4 +1,4 @@
-"""What the stores of a query hold, and what it puts out, told by dicts that know the records of committed batches."""
+"""The content of a query's stores and its output, told by dicts that know the records of committed batches."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ class Told(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What an entry of a store may be: its value, and each timestamp that it may have."""
+    """The permitted forms of a store's entry: its value, and each timestamp that it may have."""
 
     value: int
     times: frozenset[int]
@@ -63,7 +63,7 @@ class Oracle:
             self.forget_times()
 
     def sow(self, what: str, entries: Iterable[Sown], *, stamped: bool) -> None:
-        """A new store begins with these."""
+        """Begin a new store with these entries."""
         for key, value, time, start, end in entries:
             place: Any = key if start is None else (key, start, end)
             known = time if stamped or what not in OWN else UNKNOWN
@@ -77,7 +77,7 @@ class Oracle:
 
     @property
     def knows_times(self) -> bool:
-        """Whether a timestamp of an own store may be known."""
+        """Return whether a timestamp of an own store may be known."""
         return any(
             entry.times != {UNKNOWN} for what in OWN.keys() & self.stores.keys() for entry in self.stores[what].values()
         )
@@ -128,7 +128,7 @@ class Oracle:
         return list(last.values())
 
     def content(self, what: str) -> Content:
-        """What a store shows."""
+        """Return what a store shows."""
         content = self.stores[what]
         return _with_ends(content) if what == "versions" and self.versioned else content
 
@@ -174,7 +174,7 @@ def _with_ends(versions: Content) -> Content:
 
 
 def shown(found: Mapping[Any, tuple[int, int | None]], expected: Content) -> list[str]:
-    """What a store shows that it should not, or does not show that it should; a time of None says nothing."""
+    """Return what a store shows and should not, or should and does not; a time of None says nothing."""
     wrong = [
         f"{key}: {found.get(key)}, not {entry}" for key, entry in expected.items() if not _fits(found.get(key), entry)
     ]

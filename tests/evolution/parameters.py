@@ -92,7 +92,7 @@ def tables_joined(how: str, *, foreign: bool = False, history: Any = "latest") -
 
 
 def below_a_join(how: str, below: str = "grouped") -> Topology:
-    """What keeps rows behind a join of tables that has no store."""
+    """Return a topology that keeps rows behind a join of tables that has no store."""
     builder = StreamsBuilder(key_serde="string", value_serde="string")
     left, right, other = (builder.table(name, materialized=Materialized(name)) for name in ("left", "right", "other"))
     join = {"inner": left.join, "left": left.left_join, "outer": left.outer_join}[how]

@@ -79,7 +79,7 @@ def _duplicate(local: Path, image: Path) -> None:
 
 @dataclass(frozen=True)
 class HeldCheckpoint:
-    """What the checkpoint of a query tells, as it stands."""
+    """The answers of a query's checkpoint, as it stands."""
 
     location: str
     batch: int | None
@@ -109,7 +109,7 @@ class HeldCheckpoint:
 
 @dataclass
 class Process:
-    """What is served by processes, one after the other: durable files, local copies, and the states of tasks."""
+    """Durable files, local copies and states of tasks, served by processes, one after the other."""
 
     directory: Path
     batch: int | None = None
@@ -137,7 +137,7 @@ class Process:
         return StateInspector(checkpoint, storage)
 
     def edit(self, edit: Callable[[StateInspector], None], *, death: int | None = None) -> None:
-        """What somebody does to the state while the query does not run."""
+        """Edit the state while the query does not run."""
         self.stop()
         self.runs += 1
         with self.dying_at(death):

@@ -16,7 +16,7 @@ from tests.evolution.topologies import LATER, SPAN
 
 
 def entries_of(what: str, records: Iterable[Record], *, versioned: bool) -> list[Entry]:
-    """The entries of a store, the last one for each place that the records have; deletes only where it is versioned."""
+    """Return the last entry for each place that the records have; deletes only where the store is versioned."""
     found: dict[Any, Entry] = {}
     for key, value, time in records:
         window = _window(what, time)
@@ -33,7 +33,7 @@ def _window(what: str, time: int) -> tuple[int | None, int | None]:
 
 
 def seeds_of(plan: Plan, entries: Mapping[str, Sequence[Entry]]) -> Seeds | None:
-    """What stores of a plan begin with, by their names; None for nothing."""
+    """Return the seeds of a plan's stores, by their names; None for nothing."""
     if not entries:
         return None
 

@@ -1,4 +1,4 @@
-"""What the lives of jobs share: a directory that is gone in the end, steps by name, and what has happened in them."""
+"""The parts that the lives of jobs share: a directory that is gone in the end, steps by name, and what has happened."""
 
 import shutil
 import tempfile
@@ -32,7 +32,7 @@ class Story(ABC):
         self.directory = Path(tempfile.mkdtemp(dir=MEMORY))
 
     def step(self, name: str, how: Mapping[str, Any]) -> None:
-        """What happens next, and a look at all that the job holds if it was a restart."""
+        """Take the next step, and look at all that the job holds if it was a restart."""
         runs = self.job.runs
         getattr(self, name)(**how)
         self.note(name)
@@ -44,7 +44,7 @@ class Story(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """What the tasks find in their stores."""
+        """Check what the tasks find in their stores."""
 
     def note(self, what: str) -> None:
         self.seen[what] += 1

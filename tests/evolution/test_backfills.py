@@ -25,7 +25,7 @@ def files(directory: Path) -> set[str]:
 
 
 def always(directory: Path, backend: str) -> list[list[Told]]:
-    """What a job puts out that takes everything in micro-batches."""
+    """Return the output of a job that takes everything in micro-batches."""
     job = Job(directory)
     job.start(Running(ALL, backend))
     told = [job.run(records) for records in (FIRST, *THEN)]

@@ -76,7 +76,7 @@ def test_so_may_a_hundred_chains() -> None:
 
 
 def test_a_verb_finds_the_one_before_it_under_another_name_of_which_nothing_is_said_any_more() -> None:
-    """Where it has been renamed before anything came to the checkpoint at which the chain goes on."""
+    """It has been renamed before anything came to the checkpoint at which the chain goes on."""
     with ChainLife() as life:
         life.begin(2, 2, "memory")
         life.batch([("k0", 1), ("k1", 2)])

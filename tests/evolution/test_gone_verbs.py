@@ -1,4 +1,4 @@
-"""What a checkpoint and records still tell of verbs that are gone: nobody reads it, and an erasure reaches it."""
+"""The remains of verbs that are gone, in a checkpoint and records: nobody reads them, and an erasure reaches them."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -25,7 +25,7 @@ MANY = 12
 
 
 def of_fewer_groups(life: VerbLife) -> None:
-    """The last groups of tasks never run again, so what the checkpoint has of them is of an earlier generation."""
+    """Leave last groups of tasks that never run again, of which the checkpoint has an earlier generation."""
     life.begin(["latest", "totals"], 3, "memory")
     life.batch(ROWS, False)
     life.repartition(2, [])
@@ -119,7 +119,7 @@ def test_whoever_looks_for_verbs_that_are_gone_reads_each_history_as_often_howev
 
 
 def check_readers(life: VerbLife) -> None:
-    """Whoever reads state finds that of the verbs that run, and all of its files."""
+    """Check that readers of state find that of the verbs that run, and all of its files."""
     storage, batch = life.job.storage, life.job.batch
     assert batch is not None
     listed = {one.application_id for one in life.job.inspector(storage).stores()}

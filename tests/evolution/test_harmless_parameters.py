@@ -59,7 +59,7 @@ def harmless(*parameters: str) -> Callable[[Test], Test]:
 
 
 def run(directory: Path, topology: Topology, inputs: Inputs, *, complete: bool = False) -> list[Any]:
-    """What comes out of a run that goes on with what is in the directory."""
+    """Return the output of a run that goes on with what is in the directory."""
     with TopologyDriver(topology, backend="lmdb", local_dir=directory) as driver:
         for topic, record in inputs:
             driver.pipe(topic, *record)
@@ -235,7 +235,7 @@ def test_a_longer_history_brings_back_no_version_and_no_deleted_row(grace: int |
 @pytest.mark.parametrize("late", [LatePuts.REFUSED, LatePuts.VALID])
 @pytest.mark.parametrize("batches", [0, 1, 2])
 def test_a_history_that_was_longer_for_a_while_is_what_it_was(batches: int, late: LatePuts, tmp_path: Path) -> None:
-    """What has not been forgotten is there, and late rows count, as if it had never been longer."""
+    """Everything that has not been forgotten is there, and late rows count, as if it had never been longer."""
     short, longer = (stream_with_table(length, late_puts=late) for length in (2_000, 50_000))
     changes: Inputs = [("table", ("a", value, 10_000 + 100 * value)) for value in range(5)]
     run(tmp_path, short, changes)
@@ -251,7 +251,7 @@ def test_a_history_that_was_longer_for_a_while_is_what_it_was(batches: int, late
 def test_records_that_wait_meet_what_was_valid_at_their_times_under_a_shorter_history(
     starts: int, pause: bool, tmp_path: Path
 ) -> None:
-    """Whether their time comes, or the table is about to forget what they wait for."""
+    """Records wait until their time comes, or until the table is about to forget the version that they wait for."""
     before, after = (stream_with_table(length, 500, {"within_history": True}) for length in (10_000, 1_000))
     changes: Inputs = [("table", ("a", value, 1_000 * value)) for value in range(10)]
     found = run(tmp_path, before, [*changes, *of("in", 5_500, 5_900)])
@@ -455,7 +455,7 @@ def test_a_join_of_tables_finds_no_row_that_has_expired_and_else_goes_by_the_new
 
 
 class Counting(KeyedProcessor):
-    """Which row of its key each one is."""
+    """Numbers the rows of each key."""
 
     def process(self, key: Any, row: dict[str, Any], context: KeyContext) -> list[dict[str, Any]]:
         number = context.state.get(0) + 1
@@ -508,7 +508,7 @@ def test_a_job_that_asks_for_what_expires_is_told_only_of_that_from_then_on(tmp_
 def test_first_rows_come_out_once_under_another_grace_and_go_by_the_new_length(
     one: tuple[int, int], other: tuple[int, int], seed: int, tmp_path: Path
 ) -> None:
-    """What the old grace has let out stays, and nothing that is not later than that comes out any more."""
+    """Rows that the old grace has let out stay, and no row that is not later comes out any more."""
     random = Random(seed)
     times = [time - random.randint(0, min(one[1], other[1])) for time in range(0, 200, 3)]
     rows: Any = [("input", (random.choice([b"a", b"b"]), b"%d" % place, time)) for place, time in enumerate(times)]

@@ -22,7 +22,7 @@ RELEASES: Final = 30
 
 
 class Lives(NamedTuple):
-    """What has happened in some lives.
+    """A record of what has happened in some lives.
 
     Attributes:
         times: how often.

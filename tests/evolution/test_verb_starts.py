@@ -1,4 +1,4 @@
-"""What drivers of queries of verbs do, step by step: deaths on the way, and verbs beside those that change."""
+"""The steps of drivers of queries of verbs: deaths on the way, and verbs beside those that change."""
 
 import re
 from collections.abc import Iterator

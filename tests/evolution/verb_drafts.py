@@ -154,7 +154,7 @@ def _present(values: Sequence[int | None]) -> list[int]:
 
 @dataclass(frozen=True)
 class Match:
-    """Which right row a left row of an as-of join meets, and what comes out.
+    """The rule by which a left row of an as-of join meets a right row, and what comes out.
 
     Attributes:
         how: the type of the join.
@@ -170,7 +170,7 @@ class Match:
 
     @property
     def wait(self) -> int:
-        """How long left rows wait, where they do."""
+        """Return how long left rows wait, where they do."""
         return WAIT + self.direction.ahead(self.tolerance)
 
 
@@ -251,7 +251,7 @@ class Draft:
         return ["k", self.named(GROUPS, side)] if self.grouped else ["k"]
 
     def kept(self, side: str) -> list[str]:
-        """What it keeps of rows beside their key and time."""
+        """Return the columns that it keeps of rows beside their key and time."""
         others = [*self.keys(side), self.named(TIMES, side)]
         return [name for name in self.schema(side).names if name not in others]
 
@@ -267,14 +267,14 @@ class Draft:
 
 @dataclass(frozen=True)
 class DraftChanges:
-    """What is said of the columns and calls of a verb that are not what they were."""
+    """The declared changes of a verb's columns and calls."""
 
     columns: ColumnChanges = field(default_factory=lambda: ColumnChanges({}, ()))
     calls: CallChanges = field(default_factory=CallChanges)
 
     @classmethod
     def between(cls, before: Draft, after: Draft) -> "DraftChanges":
-        """What differs between two releases of a verb."""
+        """Return the differences between two releases of a verb."""
         _, renamed, dropped = _differing(before.columns, after.columns)
         calls = CallChanges(*_differing(before.calls, after.calls))
         hidden = [f"{ARGUMENT}{one.name}" for one in after.calls if OVER_CALLS[one.function][0].where is not None]
@@ -299,7 +299,7 @@ def begun(number: int, kind: str, old: Draft, pairs: Mapping[str, str], columns:
 
 
 def rekeyed(old: Draft, new: Draft) -> dict[str, str]:
-    """What is said of a verb that begins with the rows of another one."""
+    """Return what a user declares of a verb that begins with the rows of another one."""
     pairs = new.lent
     if len(pairs) > 1:
         return {new.name: old.name}
@@ -312,7 +312,7 @@ def _place(draft: Draft, side: str) -> str:
 
 @dataclass(frozen=True)
 class KeptSelection(Selection):
-    """How a verb reads rows, with what the user gave, as ``RowInput`` has it of a DataFrame."""
+    """The selection of a verb's rows, with what the user gave, as ``RowInput`` has it of a DataFrame."""
 
     expressions: Mapping[str, Expression] = field(default_factory=dict)
 

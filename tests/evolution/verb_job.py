@@ -72,7 +72,7 @@ class RunningDraft:
 
 @dataclass(frozen=True)
 class Said:
-    """What is said at a start.
+    """The declarations at a start.
 
     Attributes:
         evolution: of verbs, and where the query stands; None for nothing.
@@ -108,7 +108,7 @@ class VerbJob(Process):
     def start(
         self, drafts: Sequence[Draft], partitions: int, backend: str, said: Said, *, death: int | None = None
     ) -> None:
-        """What the driver does before the query starts."""
+        """Do what the driver does before the query starts."""
         self.stop()
         self.runs += 1
         verbs: list[RunningDraft] = []

@@ -133,7 +133,7 @@ class VerbLife(Story):
         self.start(self.drafts, says=False)
 
     def look(self) -> None:
-        """What the tasks find in the stores of each verb of which something else has changed than by micro-batches."""
+        """Check the stores of each verb in which something else has changed than by micro-batches."""
         for verb in self.job.verbs:
             number = verb.draft.number
             now = verb.draft, verb.settings.generation, self.backend, self.edits, self.returns
@@ -212,7 +212,7 @@ class VerbLife(Story):
         self.start(drafts, deaths, into=into and self.job.batch is not None)
 
     def batch(self, rows: Sequence[Arrival], right: bool, deaths: Sequence[int] = ()) -> None:
-        """A micro-batch, which has rows of one side, and is repeated by a restarted process as long as that dies."""
+        """Run a micro-batch with rows of one side, which is repeated by a restarted process as long as that dies."""
         come = {draft.number: self.come(draft, rows, right) for draft in self.drafts}
         inputs = {draft.number: self.tables(draft, come[draft.number]) for draft in self.drafts}
         for death in [*deaths, None]:
@@ -277,7 +277,7 @@ class VerbLife(Story):
     def check_told(
         self, draft: Draft, before: Told, after: Told, come: Sequence[Come], rows: Sequence[Mapping[str, Any]]
     ) -> None:
-        """What a verb puts out in a micro-batch."""
+        """Check what a verb puts out in a micro-batch."""
         if draft.kind in ("streams", "alone"):
             assert bag(rows) == bag(oracle.pairs(draft, after)) - bag(oracle.pairs(draft, before)), draft
             alone = (None in (row.get(name) for name in draft.times) for row in rows)
@@ -305,7 +305,7 @@ class VerbLife(Story):
     def check_changes(
         self, draft: Draft, before: Mapping[Any, Any], after: Mapping[Any, Any], rows: Sequence[Mapping[str, Any]]
     ) -> None:
-        """A change feed tells of each key that is not what it was, and the last that it tells is what it is."""
+        """Check that a change feed tells of each key that has changed, and last what it is now."""
         last = {_key(draft, row): row for row in sorted(rows, key=lambda row: int(row["sequence"]))}
         for key, row in last.items():
             shown = {name: row[name] for name in row if name not in ("op", "sequence", "change_time")}
@@ -314,12 +314,12 @@ class VerbLife(Story):
         assert changed <= last.keys(), draft
 
     def check(self) -> None:
-        """What the tasks find in their stores."""
+        """Check what the tasks find in their stores."""
         for verb in self.job.verbs:
             self.check_stores(verb)
 
     def check_stores(self, verb: RunningDraft) -> None:
-        """What the tasks of a verb find in their stores."""
+        """Check what the tasks of a verb find in their stores."""
         if verb.draft.kind in STORES:
             expected = oracle.table(verb.draft, self.told[verb.draft.number])
             found = Counter(map(frozen, self.stored(verb)))
@@ -355,7 +355,7 @@ class VerbLife(Story):
         self.note(what)
 
     def change_columns(self, which: int, how: str, column: int, deaths: Sequence[int]) -> None:
-        """A column comes, goes, has another name, or becomes wider; and all stand in another order."""
+        """Add, drop, rename or widen a column; and put all in another order."""
         draft = self.chosen(which, [one.kind for one in self.drafts if one.columns])
         if draft is None:
             return
@@ -375,7 +375,7 @@ class VerbLife(Story):
         self.change(draft, replace(draft, columns=tuple(columns)), f"a column {how}", deaths)
 
     def change_calls(self, which: int, how: str, call: int, deaths: Sequence[int]) -> None:
-        """A call comes, goes or has another name, or all have another order."""
+        """Add, drop or rename a call, or put all in another order."""
         draft = self.chosen(which, [*CALLING, *OVER])
         if draft is None:
             return
@@ -405,7 +405,7 @@ class VerbLife(Story):
         self.change(draft, replace(draft, name=f"{draft.kind}-{self.number()}"), "a verb has another name", deaths)
 
     def replace_verb(self, which: int, kind: str, deaths: Sequence[int]) -> None:
-        """A new verb stands where another one stood; at another checkpoint, if it has another number of operators."""
+        """Put a new verb in the place of another; at another checkpoint, if it has another number of operators."""
         draft = self.chosen(which)
         assert draft is not None
         drafts = [self.new(kind) if one is draft else one for one in self.drafts]
@@ -413,7 +413,7 @@ class VerbLife(Story):
         self.note("a verb stands in the place of another")
 
     def lends(self, draft: Draft) -> bool:
-        """Whether another verb may begin with its rows; of those with a time to live nobody knows which are there."""
+        """Return whether another verb may begin with its rows; which rows with a time to live are there is unknown."""
         applications = {one.application_id for one in self.job.checkpoint.values()}
         return (
             draft.kind in KEEPING
@@ -425,7 +425,7 @@ class VerbLife(Story):
     def rekey_verb(
         self, which: int, kind: int, sides: tuple[int, int], grouped: bool, into: bool, deaths: Sequence[int]
     ) -> None:
-        """A new verb, by another key or of another kind, begins with the rows of one that is gone."""
+        """Begin a new verb, by another key or of another kind, with the rows of one that is gone."""
         lenders = [one for one in self.drafts if self.lends(one)]
         if not lenders:
             return
@@ -479,7 +479,7 @@ class VerbLife(Story):
             self.note("a verb went")
 
     def change_reach(self, which: int, deaths: Sequence[int]) -> None:
-        """A history or grace becomes longer, or shorter again."""
+        """Make a history or grace longer, or shorter again."""
         draft = self.chosen(which, ["latest", "windows", "sessions", *ASOF, CORRECTED, "streams"])
         if draft is not None and not draft.eras:
             self.change(draft, replace(draft, longer=3 - draft.longer), "another history or grace", deaths)
@@ -487,7 +487,7 @@ class VerbLife(Story):
     def change_ttl(
         self, which: int, ttl: int | None, expired: Expired, rows: Sequence[Arrival], deaths: Sequence[int]
     ) -> None:
-        """What a verb holds lives longer, shorter or for ever from now on, and something else is told of its end."""
+        """Let what a verb holds live longer, shorter or for ever from now on, and tell something else of its end."""
         draft = self.chosen(which, [*MORTAL, "apply"])
         if draft is not None:
             if draft.kind == "apply":
@@ -515,7 +515,7 @@ class VerbLife(Story):
         self.in_time(rows)
 
     def in_time(self, rows: Sequence[Arrival]) -> None:
-        """A micro-batch that is later than all before; without a time to live, totals do not know how late it is."""
+        """Run a micro-batch that is later than all before; totals without a time to live do not know how late it is."""
         self.batch([one._replace(late=0) for one in rows], False)
 
     def change_windows(self, which: int, size: int, wait: int, deaths: Sequence[int]) -> None:
@@ -560,7 +560,7 @@ class VerbLife(Story):
 
     @staticmethod
     def told_at(draft: Draft, at: Kept) -> Told:
-        """What a verb knew after a micro-batch, or what it begins with if it was none yet."""
+        """Return what a verb knew after a micro-batch, or what it begins with if there was none yet."""
         if draft.number in at.told or draft.begins is None:
             return at.told.get(draft.number, Told())
         return at.told[draft.begins[0]].lent(draft.lent)
@@ -656,7 +656,7 @@ class VerbLife(Story):
 
 
 def _gone(dropped: Sequence[str], said: Evolution) -> set[str]:
-    """The names that are gone with verbs: those that they had before, and those of verbs with whose rows they began."""
+    """Return the names that are gone with verbs: their former ones, and those of verbs with whose rows they began."""
     found, rest = set[str](), list(dropped)
     while rest:
         name = rest.pop()

@@ -1,4 +1,4 @@
-"""What verbs hold and put out, told by rows of committed micro-batches and what each column and call is known by."""
+"""The state and output of verbs, told by rows of committed micro-batches and what each column and call is known by."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -77,21 +77,21 @@ class Come(NamedTuple):
 
     @property
     def marked(self) -> int | None:
-        """What is not null in rows that calls with a condition count: some of those with a value, and of those without.
+        """Return not null if calls with a condition count the row: some rows with a value do, and some without.
 
-        Such calls say so by the column ``w``.
+        The conditions read it as the column ``w``.
         """
         return 1 if (self.time + (self.plain or 0)) % 2 else None
 
     @property
     def operation(self) -> str:
-        """What it does as a change of its key."""
+        """Return what it does as a change of its key."""
         return "delete" if (self.plain or 0) % 4 == 3 else "upsert"
 
 
 @dataclass(frozen=True)
 class Ruled:
-    """What the rule ``Totals`` knows of a key: the total, when it was set, and when its timers fire, by name."""
+    """The state of a key in the rule ``Totals``: the total, when it was set, and when its timers fire, by name."""
 
     total: int = 0
     set_at: int = NEVER
@@ -120,7 +120,7 @@ class Ruled:
 
 @dataclass(frozen=True)
 class Told:
-    """What a verb knows.
+    """The knowledge of a verb.
 
     Attributes:
         rows: that have come, micro-batch by micro-batch, those of each in the order of time.
@@ -216,7 +216,7 @@ class Told:
         return {keyed(draft, one) for one in self.rows if one.time > self.gone}
 
     def lent(self, pairs: Mapping[str, str]) -> "Told":
-        """What a verb knows that begins with the rows of this one: each side with those of one of its sides."""
+        """Return what a verb knows that begins with the rows of this one, each side with one of its sides."""
         rows = [one._replace(side=new) for one in self.rows for new, old in pairs.items() if one.side == old]
         return Told(tuple(rows), clock=max([NEVER, *(one.time for one in rows)]))
 
@@ -451,7 +451,7 @@ def _in_windows(draft: Draft, rows: Sequence[Row]) -> dict[Any, Sequence[Mapping
 
 
 def _called(draft: Draft, told: Told, rows: Sequence[Mapping[str, Any]]) -> Row:
-    """What the calls answer of rows in the order of time."""
+    """Return what the calls answer of rows in the order of time."""
     puts = [row["come"].values for row in rows if row["come"].side == PUT]
     come = [row for row in rows if row["come"].side not in (PUT, REPLACED)]
     found = {}
@@ -509,7 +509,7 @@ def _beside(draft: Draft, told: Told, place: int) -> Row:
 
 
 def _last_beside(draft: Draft, told: Told) -> dict[Any, Row]:
-    """What an over keeps of each key: the results of its last row, of those that aggregate."""
+    """Return what an over keeps of each key: the results of its last row, of the calls that aggregate."""
     lags = [one.name for one in draft.calls if OVER_CALLS[one.function][0].function == LAG]
     lasts = {row.key: place for place, row in enumerate(told.rows)}
     return {

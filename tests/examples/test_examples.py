@@ -25,7 +25,7 @@ def _on_spark(example: Path) -> bool:
 
 
 def _promised(example: Path) -> str:
-    """What the docstring says after ``prints::``."""
+    """Return what the docstring says after ``prints::``."""
     docstring = ast.get_docstring(ast.parse(example.read_text())) or ""
     _, marker, output = docstring.partition("prints::\n\n")
     assert marker, f"the docstring of {example.name} does not end with what it prints"

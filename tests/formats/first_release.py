@@ -34,7 +34,7 @@ class RefusedError(Exception):
 
 
 class Row(NamedTuple):
-    """What a durable file says of a key: its timestamp, if the store's format has one, and its value."""
+    """The entry of a key in a durable file: its timestamp, if the store's format has one, and its value."""
 
     timestamp: int | None
     value: bytes | None
@@ -88,7 +88,7 @@ def _read_file(path: Path, described: list[Any], store: str) -> Iterator[tuple[b
 
 
 def write_snapshot(state_dir: Path, manifest: str, store: str, rows: Mapping[bytes, Row]) -> str:
-    """What it writes when a snapshot of a task with one store is due; the manifest of that version."""
+    """Write what is due at a snapshot of a task with one store; return the manifest of that version."""
     content = read_manifest(manifest)
     files = [content["snapshot"], *content["deltas"]]
     described = [files[-1][0] + 1, uuid4().hex, len(rows), 0, 0]
@@ -105,7 +105,7 @@ def write_snapshot(state_dir: Path, manifest: str, store: str, rows: Mapping[byt
 
 @dataclass(frozen=True)
 class Shown:
-    """What a store of text shows once it is restored from rows.
+    """The content of a store of text once it is restored from rows.
 
     Attributes:
         rows: those of the durable files.

@@ -154,7 +154,7 @@ def open_on(scenario: Scenario, stores: Stores, engine: str, directory: Path) ->
 
 
 def pipe(driver: TopologyDriver, arrivals: Sequence[Arrival]) -> list[tuple[Any, Any, int]]:
-    """What comes out for the records, each a micro-batch of its own."""
+    """Return what comes out for the records, each a micro-batch of its own."""
     for arrival in arrivals:
         if arrival == COMPLETION:
             driver.complete()

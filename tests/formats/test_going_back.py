@@ -25,7 +25,7 @@ CALLS = 12
 
 
 def shown(spec: StoreSpec, state_dir: Path, manifest: str) -> list[Any]:
-    """What a store of release 0.1.0 shows."""
+    """Return what a store of release 0.1.0 shows."""
     store = Shown(first_release.read_rows(state_dir, manifest, spec.name), RETENTION)
     stamped = spec.kind.stamped and spec.kind is not StoreKind.VERSIONED
     if spec.kind is StoreKind.VERSIONED:
@@ -38,7 +38,7 @@ def shown(spec: StoreSpec, state_dir: Path, manifest: str) -> list[Any]:
 
 
 def expected(kind: KindUnderTest, oracle: Any) -> list[Any]:
-    """What the oracle of the kind holds."""
+    """Return what the oracle of the kind holds."""
     if not kind.spec.kind.in_segments:
         return list(oracle.scan())
     return list(oracle.fetch_keys(None, None, *((None, None) if "fetch_all" in kind.reads else ())))
@@ -90,7 +90,7 @@ def test_release_0_1_reads_what_is_written_for_it_and_refuses_the_rest(kind: Kin
 
 
 def live(job: Job, kind: KindUnderTest, choices: Seeded, seen: Counter[str]) -> None:
-    """A history of commits, some of them written for release 0.1.0, which sometimes goes on itself."""
+    """Run a history of commits, some of them written for release 0.1.0, which sometimes goes on itself."""
     oracle = kind.oracle()
     for number in range(COMMITS):
         release, before = choices.pick((None, FIRST, FIRST)), job.manifest

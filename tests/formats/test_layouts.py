@@ -82,7 +82,7 @@ def without_terms(stores: Stores) -> Stores:
 
 
 def without_clock_point(scenario: Scenario, stores: Stores) -> Stores:
-    """The same rows without the next point of a wall-clock schedule, which keyed processors do not have any more."""
+    """Return the rows without the next point of a wall-clock schedule, which keyed processors do not have any more."""
     if scenario.layout != KEYED_TIMERS:
         return stores
     schedules = METADATA + PUNCTUATION.encode()

@@ -371,7 +371,7 @@ def files_below(directory: Path) -> dict[str, bytes]:
 
 @contextmanager
 def unchanged(directory: Path) -> Iterator[None]:
-    """Nothing that is there changes or goes meanwhile, and nothing comes but signs of life."""
+    """Check that nothing that is there changes or goes meanwhile, and nothing comes but signs of life."""
     before = files_below(directory)
     yield
     after = files_below(directory)
@@ -416,7 +416,7 @@ PAGE: Final = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read
 
 
 def read_since(what: Numbered) -> str:
-    """What the page's table says of the releases that read something."""
+    """Return what the page's table says of the releases that read something."""
     readers = OLDEST_READERS[what]
     numbers = {release: [number for number in readers if readers[number] == release] for release in readers.values()}
     return "; ".join(f"{release}: {', '.join(map(str, found))}" for release, found in sorted(numbers.items()))

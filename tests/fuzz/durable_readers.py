@@ -92,7 +92,7 @@ _TIME = pack_time(5)
 
 
 class _Directory:
-    """What is read from files, in a directory of its own: one file after the other has the same name."""
+    """The place of files that are read: a directory of its own, in which one file after the other has the same name."""
 
     def __init__(self) -> None:
         self._removed_with_this = TemporaryDirectory(prefix="millpond-fuzz-")

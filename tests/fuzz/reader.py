@@ -1,4 +1,4 @@
-"""What a fuzzed reader is, and how the rows of a store become the bytes that a fuzzer changes.
+"""The definition of a fuzzed reader, and the bytes that a fuzzer changes, made of the rows of a store.
 
 Rule of this module: it knows no reader; ``tests.fuzz.readers`` lists them.
 """
@@ -52,7 +52,7 @@ def transaction_over(data: bytes) -> Transaction:
 
 
 def rows_of(transaction: Transaction) -> bytes:
-    """What was written in a transaction, for ``transaction_over``; the transaction is committed."""
+    """Return what was written in a transaction, for ``transaction_over``; the transaction is committed."""
     transaction.commit()
     return framed(transaction.backend.scan())
 

@@ -56,7 +56,7 @@ NESTED: Final = {"id": 7, "price": 1.5, "tags": ["a", None, True], "of": {"x": -
 
 
 def serde_reader(serde: Serde[Any], *values: Any) -> Reader:
-    """What comes back is compared with nothing, but it can be shown, and written again or refused."""
+    """Return a reader by a serde: its values are not compared, but can be shown, and written again or refused."""
 
     def read(data: bytes) -> None:
         value = serde.deserialize(data)

@@ -1,4 +1,4 @@
-"""Whatever lies in state, a reader returns data or refuses it with an error of Millpond's own, and executes nothing.
+"""State of any bytes: a reader returns data or refuses it with an error of Millpond's own, and executes nothing.
 
 ``make fuzz`` looks for more than these tests.
 """

@@ -1,4 +1,4 @@
-"""How a run of a golden case is compared with what was recorded.
+"""The comparison of a run of a golden case with what was recorded.
 
 Rule of this module: it knows the format's rules for comparing, and nothing of how the run was made. Every difference
 is returned as a sentence; no difference, no sentence.
@@ -18,7 +18,7 @@ that made it."""
 
 
 def compare_output(case: Case, actual: list[Output], *, headers: bool = True) -> list[str]:
-    """The differences in the output, by the case's own way of comparing; without ``headers``, records have none."""
+    """Return the differences in the output, by the case's way of comparing; without ``headers``, records have none."""
     expected = case.expected_output
     if not headers:
         expected = [{name: entry for name, entry in row.items() if name != "headers"} for row in expected]
@@ -31,7 +31,7 @@ def compare_output(case: Case, actual: list[Output], *, headers: bool = True) ->
 
 
 def _still_open(case: Case, row: Output) -> bool:
-    """Whether a result was recorded while its sliding window still took records: too early to be final (NOTES 5.7)."""
+    """Return whether a result was recorded while its sliding window took records: too early to be final (NOTES 5.7)."""
     sliding = [o["window"] for o in case.content["topology"] if o.get("window", {}).get("kind") == "sliding"]
     if not sliding or not isinstance(row["key"], dict):
         return False
@@ -96,7 +96,7 @@ def _compare_last(expected: list[Output], actual: list[Output], whole_run: bool)
 
 
 def compare_stores(case: Case, actual: Mapping[str, list[Any]]) -> list[str]:
-    """The differences in what the named stores hold. A result's timestamp may be later where the output's may."""
+    """Return the differences in the named stores. A result's timestamp may be later where the output's may."""
     later = case.compare == "last_per_key"
     differences = []
     for name, wanted in case.expected_stores.items():
@@ -108,7 +108,7 @@ def compare_stores(case: Case, actual: Mapping[str, list[Any]]) -> list[str]:
 
 
 def _remembered(case: Case, name: str, entries: list[Any]) -> list[Any]:
-    """What the recorded retention covers: sessions whose final results are emitted stay longer with Millpond."""
+    """Return the entries that the recorded retention covers: sessions with final results stay longer with Millpond."""
     operators = {operator.get("id"): operator for operator in case.content["topology"]}
     owner = next(o for o in operators.values() if o.get("materialized", {}).get("name") == name)
     windowed = operators.get(owner.get("input"), {})

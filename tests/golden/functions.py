@@ -102,7 +102,7 @@ _SELECTORS: dict[str, Callable[[Any, str], Any]] = {
 
 
 def selector(name: str) -> Callable[[Any, Any], Any]:
-    """A selector of a new key from key and value; a null value gives a null key, unless the value is not looked at."""
+    """Return a selector of a new key; for a null value it gives a null key, unless the value is not looked at."""
     name, _, argument = name.partition(":")
     if name == "key":
         return lambda key, value: key

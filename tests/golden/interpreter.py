@@ -22,7 +22,7 @@ Operator = Mapping[str, Any]
 
 @dataclass
 class Run:
-    """What a case did.
+    """The outcome of a case.
 
     Attributes:
         output: the records that came out, as the format writes them.
@@ -89,7 +89,7 @@ class Interpreter:
         return self._typed(operator, self.types[operator[name]])
 
     def _materialized(self, operator: Operator, type_: str) -> dsl.Materialized | None:
-        """The ``materialized`` of an operator whose values have the serde ``type_``; None if it names nothing."""
+        """Return the ``materialized`` of an operator with values of the serde ``type_``; None if it names nothing."""
         given = operator.get("materialized")
         if given is None:
             return None

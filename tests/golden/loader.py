@@ -1,4 +1,4 @@
-"""Where the golden cases come from: a directory of JSON files, or the compressed copy beside this file.
+"""The source of the golden cases: a directory of JSON files, or the compressed copy beside this file.
 
 Rule of this module: it finds and reads cases, and knows what is expected of them (ideal answers before recorded ones);
 it does not run them.

@@ -42,7 +42,7 @@ class SparkInterpreter(Interpreter):
 
 @dataclass
 class SparkRun:
-    """What one query wrote to one sink.
+    """The output of one query to one sink.
 
     Attributes:
         rows: for each micro-batch that was committed, the sink's rows by their columns.
@@ -55,7 +55,7 @@ class SparkRun:
 
 @dataclass(frozen=True)
 class SparkJob:
-    """How a case runs on Spark."""
+    """The run of a case on Spark."""
 
     case: Case
     batches: Sequence[MicroBatch]
@@ -110,7 +110,7 @@ class SparkJob:
 
 
 def _write_file(directory: Path, number: int, records: Sequence[Any], type_: str) -> None:
-    """A file that Spark reads after those of lower numbers."""
+    """Write a file that Spark reads after those of lower numbers."""
     directory.mkdir(parents=True, exist_ok=True)
     values = pa.int64() if type_ == "bigint" else pa.string()
     schema = pa.schema([("key", pa.string()), ("value", values), ("timestamp", pa.int64())])

@@ -1,4 +1,4 @@
-"""What a topology gives in several partitions: one ``TopologyDriver`` for each task, and repartition topics between.
+"""A topology in several partitions: one ``TopologyDriver`` for each task, and repartition topics between.
 
 Rule of this module: it follows what the documentation says of micro-batches and partitions, with none of the code that
 distributed drivers share, for topologies that take records in the order of arrival. A record goes to the partition of
@@ -62,7 +62,7 @@ class PartitionedDriver:
         self._open.close()
 
     def micro_batch(self, inputs: MicroBatch) -> dict[str, list[Result]]:
-        """What comes out at each sink, in the order of its tasks.
+        """Return what comes out at each sink, in the order of its tasks.
 
         Raises:
             MillpondError: a record failed.
@@ -113,7 +113,7 @@ class _Flow:
         return crc32(key[: len(key) - behind_key]) % self._partitions
 
     def arrived(self, part: Subtopology, partition: int) -> Iterator[tuple[str, list[Record]]]:
-        """What waits for a task, by topic."""
+        """Yield what waits for a task, by topic."""
         for topic in part.sources:
             senders = self._waiting[topic, partition]
             yield topic, _in_order_of_time([senders[number] for number in sorted(senders)])
@@ -140,7 +140,7 @@ class _Flow:
 
 
 def _in_order_of_time(queues: Sequence[list[Record]]) -> list[Record]:
-    """The records of several senders of a topic, each as soon as the largest timestamp of its sender so far is due."""
+    """Return the records of a topic's senders, each as soon as its sender's largest timestamp so far is due."""
     entries = [
         (reached, number, place)
         for number, records in enumerate(queues)
@@ -156,7 +156,7 @@ def _batch(records: Sequence[Any]) -> Batch:
 def answers(
     topology: Topology, batches: Sequence[MicroBatch], partitions: int, on_error: OnError
 ) -> Iterator[Mapping[str, list[Result]]]:
-    """What each micro-batch makes come out at each sink; ends with the error of the record that fails."""
+    """Yield the output of each micro-batch at each sink; end with the error of the record that fails."""
     with PartitionedDriver(topology, partitions, on_error) as driver:
         for batch in batches:
             yield driver.micro_batch(batch)

@@ -1,4 +1,4 @@
-"""Which golden cases run on Spark, and how their inputs are cut into micro-batches.
+"""The golden cases that run on Spark, and the cuts of their inputs into micro-batches.
 
 Rule of this module: cases are chosen by what they have, never by name. It runs nothing.
 """
@@ -43,7 +43,7 @@ def _long_ones_first(case: Case) -> tuple[int, str]:
 
 
 def _features(case: Case) -> Iterator[tuple[Any, ...]]:
-    """What a case has that others may not have; nothing if there is nothing to run."""
+    """Yield what a case has that others may not have; nothing if there is nothing to run."""
     content = case.content
     if not content.get("input") or content.get("error", {}).get("at") in ("build", "start"):
         return

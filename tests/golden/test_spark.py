@@ -144,7 +144,7 @@ def _runs(case: Case) -> bool:
 
 
 def _expected(job: SparkJob) -> tuple[list[Mapping[str, list[Result]]], MillpondError | None]:
-    """What each micro-batch brings, up to the one that fails, and its error."""
+    """Return what each micro-batch brings, up to the one that fails, and its error."""
     topology = Interpreter(job.case.content).build()
     batches: list[Mapping[str, list[Result]]] = []
     try:

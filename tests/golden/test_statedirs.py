@@ -46,7 +46,7 @@ def app(case: Case, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 def options(case: Case) -> dict[str, Any]:
-    """What the directory does not tell."""
+    """Return the options that the directory does not tell."""
     return {
         "kind": UNTOLD.get(case.name),
         "key_serde": STRING,
@@ -75,7 +75,7 @@ def expected(case: Case) -> list[tuple[Any, ...]]:
 
 
 def shown(kind: StoreKind, spec: StoreSpec, transaction: Transaction) -> list[tuple[Any, ...]]:
-    """What a store of Millpond has, in the form of the recorded content."""
+    """Return the rows of a store of Millpond, in the form of the recorded content."""
     store: Any = spec.open_read_only(transaction)
     if kind is StoreKind.VERSIONED:
         rows = [(key, found.value, found.timestamp, found.valid_to) for key, found in store.scan()]

@@ -64,7 +64,7 @@ def test_a_store_answers_every_operation_as_kafka_streams_does(case: Case, backe
 
 
 class Comparison:
-    """What of an answer is compared, in one case.
+    """The parts of an answer that are compared, in one case.
 
     Kafka's own engines differ in three things, and its RocksDB is right: sessions with equal ends come by start; a null
     put into a window store with duplicates does not advance its stream time; its point fetch finds the last put.

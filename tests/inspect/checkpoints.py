@@ -68,7 +68,7 @@ def changelog(changes: Mapping[bytes, bytes | None], lineage: Any = None) -> byt
 
 
 def write_snapshot(directory: Path, name: str, rows: Mapping[bytes, bytes], work: Path) -> None:
-    """A snapshot as Spark writes it: a zip file, and the tables beside it."""
+    """Write a snapshot as Spark does: a zip file, and the tables beside it."""
     engine = rocksdict.Rdict(str(work), rocksdict.Options(raw_mode=True))
     for key, value in rows.items():
         engine[key] = value
@@ -121,7 +121,7 @@ class Query:
         self._write("state/0/_metadata/v2/0", f"v2\n{json.dumps(OPERATOR)}")
 
     def run(self, change: Any, record: EvolutionRecord | None = None) -> None:
-        """A micro-batch: ``change(stores, mine)`` changes a task's stores; ``mine(key)`` tells which keys are its.
+        """Run a micro-batch: ``change(stores, mine)`` changes a task's stores; ``mine(key)`` tells which keys are its.
 
         ``record`` is that of the generation with which the query runs since its start; None for a query that starts.
         """
@@ -167,7 +167,7 @@ class Query:
 
     @property
     def manifests(self) -> Sequence[Manifest]:
-        """Those after the last micro-batch."""
+        """Return the manifests after the last micro-batch."""
         return list(self._manifests.values())
 
     def inspector(self, **options: Any) -> StateInspector:

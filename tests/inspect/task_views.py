@@ -43,7 +43,7 @@ def view(
     given: StoreSpec | None = None,
     is_global: bool = False,
 ) -> StoreView:
-    """What tasks have of a store, as a look finds it that knows no topology."""
+    """Return the tasks' view of a store, as a look finds it that knows no topology."""
     key, value = spec.key_serde, spec.value_serde
     columns = SerdeColumn(key), SerdeColumn(value)
     form = StoreForm(spec.name, spec.kind, spec.layout, *columns, TimeUnit.MILLISECOND, given)

@@ -76,7 +76,7 @@ def rows_of(batches: Any) -> list[Row]:
 
 
 def difference(before: StoreView, after: StoreView, selection: Selection = EVERYTHING) -> list[Row]:
-    """What the feed has to be, from the rows of two looks."""
+    """Return what the feed has to be, from the rows of two looks."""
     schema = change_schema(before.schema)
     identity = schema.names[1:-2]
 

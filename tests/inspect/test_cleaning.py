@@ -99,7 +99,7 @@ class Place:
         return result.exit_code, [json.loads(line) for line in result.stdout.splitlines()]
 
     def verdicts(self, *arguments: str, **options: bool) -> dict[str, tuple[str, str]]:
-        """What becomes of each thing, by its path below the directories: kind and verdict."""
+        """Return the kind and the verdict of each thing, by its path below the directories."""
         rows = self.clean(*arguments, **options)[1]
         return {
             row["where"].removeprefix(f"{self.state}/").removeprefix(f"{self.local}/"): (row["what"], row["verdict"])

@@ -45,7 +45,7 @@ class Files:
         self.manifest: Manifest | None = None
 
     def commit(self, changes: Any) -> None:
-        """A micro-batch that puts these into the store."""
+        """Commit a micro-batch that puts these into the store."""
         store = self._state.open(self.manifest)[self.spec.name]
         for change in changes:
             store.put(*change)  # type: ignore[attr-defined]

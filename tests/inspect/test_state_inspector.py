@@ -1,4 +1,4 @@
-"""What is shown of a query's state: what each micro-batch has committed, and clear words where nothing can be shown."""
+"""The view of a query's state: what each micro-batch has committed, and clear words where nothing can be shown."""
 
 import json
 import pickle

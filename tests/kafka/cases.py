@@ -41,7 +41,7 @@ class KafkaStreams:
         self._process.communicate()
 
     def run(self, case: Case) -> Answer:
-        """What comes out of a case.
+        """Return what comes out of a case.
 
         Raises:
             RuntimeError: the process has ended.
@@ -56,7 +56,7 @@ class KafkaStreams:
         self._process.stdin.flush()
 
     def answer(self) -> Answer:
-        """What came out of the case that has begun; raises as ``run`` does."""
+        """Return what came out of the case that has begun; raises as ``run`` does."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:

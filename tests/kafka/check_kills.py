@@ -1,4 +1,4 @@
-"""Whoever is killed between Kafka and Kafka, nothing is lost, and the output topic describes the right table."""
+"""Processes killed between Kafka and Kafka: nothing is lost, and the output topic describes the right table."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -51,9 +51,9 @@ def answer(name: str, records: Iterable[tuple[str, Message]]) -> list[Any]:
 
 
 def comparable(name: str, records: Sequence[tuple[str, Message]], messages: Iterable[Any]) -> list[tuple[Any, ...]]:
-    """What came out of Millpond, without what docs/differences-from-kafka-streams.md says that it alone has.
+    """Return the output of Millpond, without what it alone has by docs/differences-from-kafka-streams.md.
 
-    That is of a foreign-key join the tombstone of a row that keeps its foreign key, where there is no foreign row.
+    In a foreign-key join it alone has the tombstone of a row that keeps its foreign key, where there is no foreign row.
     Kafka 3.9.0 had it too; later releases tell only rows that change their foreign key.
     """
     rows = [fields(message) for message in messages]
@@ -66,7 +66,7 @@ def comparable(name: str, records: Sequence[tuple[str, Message]], messages: Iter
 
 
 def still_unmatched(records: Sequence[tuple[str, Message]]) -> list[int]:
-    """Which records of ``left`` name the foreign key that their row has named before, which has no row in ``right``."""
+    """Return which records of ``left`` name the same foreign key as their row before, which has no row in ``right``."""
     tables: dict[str, dict[str, str | None]] = {"left": {}, "right": {}}
     numbers = []
     for number, (topic, message) in enumerate(records):

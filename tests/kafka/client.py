@@ -1,4 +1,4 @@
-"""What the tests write into topics, and read out of them."""
+"""The messages that the tests write into topics, and read out of them."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

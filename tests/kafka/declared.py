@@ -1,4 +1,4 @@
-"""Where Kafka Streams and Millpond may answer differently: what docs/differences-from-kafka-streams.md declares.
+"""The differences that Kafka Streams and Millpond may have: docs/differences-from-kafka-streams.md declares them.
 
 Rule of this module: a difference names its row of that page, the cases that it concerns, and what it leaves of the
 answers to compare; everything else must be equal. Nothing here looks at how an answer came about.
@@ -43,7 +43,7 @@ class Difference:
 
 
 def comparable(case: Case, theirs: Rows, ours: Rows, release: str) -> tuple[Rows, Rows]:
-    """What is to be compared of the output of a release of Kafka Streams and of Millpond."""
+    """Return what is to be compared of the output of a release of Kafka Streams and of Millpond."""
     for difference in DIFFERENCES:
         if release in difference.releases and difference.concerns(case):
             theirs, ours = difference.left(case, theirs, ours)

@@ -16,7 +16,7 @@ Kind = Literal["stream", "table", "global", "grouped", "windowed"]
 
 @dataclass(frozen=True)
 class Part:
-    """What an operator made.
+    """The product of an operator.
 
     Attributes:
         id: its name.
@@ -39,13 +39,13 @@ class Part:
     held: frozenset[str] = frozenset()
 
     def then(self, id_: str, **changes: Any) -> "Part":
-        """What an operator makes of it, if nothing but this changes."""
+        """Return what an operator makes of it, if nothing but this changes."""
         return replace(self, id=id_, **changes)
 
 
 @dataclass(frozen=True)
 class Topic:
-    """What a source topic gets.
+    """The content of a source topic.
 
     Attributes:
         nulls: the share of null values.

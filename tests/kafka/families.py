@@ -203,7 +203,7 @@ def session_windows(draft: Draft) -> None:
 
 
 def _followed(draft: Draft, table: Part) -> None:
-    """A windowed table as it is, or through operators."""
+    """Write a windowed table out as it is, or through operators."""
     if draft.chance(0.3):
         table = draft.table_step(table)
     if draft.chance(0.3):
@@ -286,7 +286,7 @@ def _processed(draft: Draft, stream: Part, kind: str, **fields: Any) -> Part:
 
 
 def timers(draft: Draft) -> None:
-    """A processor that acts by stream time or by the wall clock, and perhaps another after it."""
+    """Add a processor that acts by stream time or by the wall clock, and perhaps another after it."""
     draft.act("store", name="own", kind="kv")
     timing = {"interval_ms": draft.choose(1, 7, 20, 50), "clock": draft.choose("stream", "wall")}
     stream = draft.stream(SPARSE)
@@ -328,7 +328,7 @@ def _ticking(draft: Draft, stream: Part) -> Part:
 
 
 def global_stores(draft: Draft) -> None:
-    """A store that a processor fills for all tasks, and others that read it, also behind a repartition topic."""
+    """Add a store that a processor fills for all tasks, and others that read it, also behind a repartition topic."""
     draft.add("addGlobalStore", name="everywhere", topic=draft.new_topic(Topic()))
     stream = _processed(draft, draft.stream(SPARSE), "peek", store="everywhere")
     draft.to(stream)
@@ -352,7 +352,7 @@ def _to_chosen(draft: Draft, op: str = "to", **fields: Any) -> None:
 
 
 def nodes(draft: Draft) -> None:
-    """A topology node by node: processors with several parents and children, stores that they share, topics between."""
+    """Build a topology node by node: processors with several parents and children, shared stores, topics between."""
     draft.act("store", name="own", kind="kv")
     draft.act("store", name="held", kind="kv")
     timer: dict[str, Any] | None = None

@@ -22,7 +22,7 @@ def broker_jars() -> list[Path]:
 
 
 def connector_jars() -> list[Path]:
-    """What Spark lacks to read and write Kafka."""
+    """Return the jars that Spark lacks to read and write Kafka."""
     return jars("kafka", POM, "connector")
 
 

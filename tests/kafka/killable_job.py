@@ -1,6 +1,6 @@
 """A count from Kafka to Kafka, which dies where it is told to: ``killable_job.py BROKER BROKER_PROCESS DIRECTORY``.
 
-What is due lies in ``DIRECTORY/due``: files named ``<value>.<victim>``. Whoever first comes to a record of that value
+Deaths that are due lie in ``DIRECTORY/due``: files named ``<value>.<victim>``. The first to meet a record of that value
 takes the file away and kills the victim, in the middle of a micro-batch.
 """
 

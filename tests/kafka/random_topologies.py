@@ -50,7 +50,7 @@ def _held(entries: list[Any], keys: Iterable[str | None]) -> list[Any]:
 
 
 def run(case: Case) -> interpreter.Run:
-    """What Millpond makes of a case."""
+    """Return what Millpond makes of a case."""
     return interpreter.run(case, "memory")
 
 

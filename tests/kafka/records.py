@@ -45,6 +45,6 @@ def random_records(seed: int, name: str, count: int = 300, *, bursts: bool = Tru
 
 
 def _random_headers(random: Random) -> Headers:
-    """None or some, whose names may repeat."""
+    """Return no headers or some, whose names may repeat."""
     names = random.choices(("", "trace", "é"), k=random.choice((0, 0, 1, 3)))
     return tuple((name, random.choice((b"", random.randbytes(4)))) for name in names)

@@ -58,7 +58,7 @@ def _with_fewer_operators(case: Case) -> Iterator[Case]:
 
 
 def _source(operator: Case) -> str | None:
-    """What it is mainly made of."""
+    """Return the operator that it is mainly made of."""
     parents = operator.get("parents", (None,))
     source: str | None = operator.get("input", operator.get("this", parents[0]))
     return source

@@ -33,7 +33,7 @@ class Witness:
         self._process.communicate()
 
     def ask(self, name: str, messages: Sequence[tuple[str, Message]]) -> list[Message]:
-        """What comes out of the topology of this name, which starts anew, record by record.
+        """Return the output of the topology of this name, which starts anew, record by record.
 
         Raises:
             RuntimeError: if Kafka Streams fails.

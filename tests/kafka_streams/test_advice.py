@@ -61,7 +61,7 @@ class Application:
         rmtree(found[1]) if Path(found[1]).is_dir() else Path(found[1]).unlink()
 
     def starts(self) -> None:
-        """What a start and a stop do to the files: RocksDB opens each directory, and what is gone is restored."""
+        """Do to the files what a start and a stop do: RocksDB opens each directory, and what is gone is restored."""
         for part in (self.place / "sound").rglob("*"):
             there = self.app / part.relative_to(self.place / "sound")
             if not there.exists() and (not there.parent.exists() or part.name == ".checkpoint"):
@@ -167,7 +167,7 @@ def _opened_by_half(app: Application) -> None:
 
 
 def _opens_all(app: Application) -> None:
-    """What the Java client does to a directory of a plain store that is timestamped by now."""
+    """Do what the Java client does to a directory of a plain store that is timestamped by now."""
     options = rocksdict.Options(raw_mode=True)
     engine = rocksdict.Rdict(str(app.store), options, {"default": options})
     engine.create_column_family(TIMED, options).close()
@@ -236,7 +236,7 @@ Way: TypeAlias = Sequence[Callable[[Application], None]]
 
 @dataclass
 class Damage:
-    """What happens to a directory, what the message says, and the ways to do that."""
+    """A damage to a directory, the message about it, and the ways to do what it advises."""
 
     words: str
     error: type[StoreError]

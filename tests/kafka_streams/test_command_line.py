@@ -132,7 +132,7 @@ def test_what_is_put_twice_needs_to_be_told(tmp_path: Path) -> None:
 
 
 class Import:
-    """What is asked of a store of one row, or of none."""
+    """The import of a store of one row, or of none."""
 
     def __init__(self, place: Path, rows: Mapping[bytes, bytes] = MappingProxyType({b"k": b"v"})) -> None:
         self.made = plain(place, dict(rows))
@@ -182,7 +182,7 @@ class Import:
         assert result.exit_code == 0, result.output
 
     def gets(self, *keys: str, **columns: Any) -> None:
-        """The rows that were written have these keys, and of each column these values."""
+        """Check that the rows that were written have these keys, and of each column these values."""
         found = pq.read_table(self.place / "rows")
         assert found["key"].to_pylist() == [key.encode() for key in keys]
         assert {name: [millis(time) for time in found[name].to_pylist()] for name in columns} == columns

@@ -1,4 +1,4 @@
-"""Whatever happens to a directory: the rows come out as they were written, or an error names store and place."""
+"""Damage to a directory: the rows come out as they were written, or an error names store and place."""
 
 import struct
 from collections.abc import Callable, Iterator

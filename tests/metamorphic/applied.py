@@ -1,4 +1,4 @@
-"""What ``apply`` returns, as columns as Spark has them."""
+"""The results of ``apply``, as columns as Spark has them."""
 
 import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""What the tests of verbs share: random rows, and answers in a form in which they can be compared."""
+"""The parts that tests of verbs share: random rows, and answers in a form in which they can be compared."""
 
 import os
 from collections import Counter

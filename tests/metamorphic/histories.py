@@ -45,7 +45,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Way:
-    """How a history comes.
+    """The way in which a history comes.
 
     Attributes:
         seed: of everything else.
@@ -113,7 +113,7 @@ class Chain:
 
 @dataclass
 class Answer:
-    """What came out.
+    """The output.
 
     Attributes:
         key: the column with the key.
@@ -183,12 +183,12 @@ def rows_from(chain: Chain, events: Sequence[Event], source: str) -> list[Mappin
 
 
 def ticking(events: Sequence[Event]) -> list[Event]:
-    """The rows, and whenever there is one, another one of each source: so all sources come as far at the same time."""
+    """Return the rows, and a row of each source whenever there is one: so all sources come as far at the same time."""
     return [*(Event(TICK, at, {}) for at in sorted({event.at for event in events})), *events]
 
 
 def run(chain: Chain, batches: Sequence[Sequence[Event]], way: Way) -> Answer:
-    """What comes out of the last verb."""
+    """Return what comes out of the last verb."""
     with TemporaryDirectory(dir=MEMORY) as directory, closing(_keeper(Path(directory), way)) as keeper:
         random, answer = Random(way.seed), Answer(chain.key)
         query = _query(chain, keeper, random, way)
@@ -257,7 +257,7 @@ def _plain(column: Any) -> list[Any]:
 
 
 def answer_of(chain: Chain, events: Sequence[Event], delays: Mapping[str, int], way: Way) -> Answer:
-    """What comes out of rows that come in a way of their own."""
+    """Return what comes out of rows that come in a way of their own."""
     random = Random(way.seed + 1)
     return run(chain, cut(arrivals(events, delays, random), way, random), way)
 

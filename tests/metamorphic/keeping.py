@@ -1,7 +1,7 @@
-"""What tasks keep from micro-batch to micro-batch: over backends alone, or with durable files and manifests.
+"""The state that tasks keep between micro-batches: over backends alone, or with durable files and manifests.
 
-Whoever dies has not committed: over backends alone nothing of a micro-batch is left; with durable files those tasks
-that had run have written theirs, and whoever comes next begins with the manifests of the micro-batch before.
+A process that dies has not committed: over backends alone nothing of a micro-batch is left; with durable files those
+tasks that had run have written theirs, and the next process begins with the manifests of the micro-batch before.
 """
 
 import shutil
@@ -33,11 +33,11 @@ class Keeper(ABC):
 
     @abstractmethod
     def commit(self) -> None:
-        """The micro-batch counts."""
+        """Let the micro-batch count."""
 
     @abstractmethod
     def die(self) -> None:
-        """The micro-batch does not count, and another process goes on."""
+        """Let the micro-batch not count, and another process go on."""
 
     @abstractmethod
     def restart(self) -> None:
@@ -72,11 +72,11 @@ class BackendKeeper(Keeper):
 
     @property
     def backends(self) -> Collection[Backend]:
-        """Those of all stores so far."""
+        """Return the backends of all stores so far."""
         return self._stores.backends
 
     def restart(self) -> None:
-        """What is in memory stays."""
+        """Restart; what is in memory stays."""
         if self._backend != "memory":
             self.close()
             self._stores = LocalStores(self._directory, self._backend)
@@ -91,7 +91,7 @@ class DurableKeeper(Keeper):
     Args:
         directory: where durable files and local copies are.
         backends: their names, in turn.
-        loses: whether whoever dies loses its local copies.
+        loses: whether a process that dies loses its local copies.
     """
 
     def __init__(self, directory: Path, backends: tuple[str | BackendSupplier, ...], *, loses: bool) -> None:
@@ -114,7 +114,7 @@ class DurableKeeper(Keeper):
         self._runs += 1
 
     def fingerprint_of(self, application: str, plan: Plan) -> str:
-        """What the manifests of an application call their topology."""
+        """Return what the manifests of an application call their topology."""
         return plan.fingerprint
 
     def start_of(self, place: str) -> Manifest | None:

@@ -88,7 +88,7 @@ class Value:
 
 
 def blobs_of(send: MapSide, splits: Sequence[pa.Table], attempt: Callable[[int], Attempt]) -> Iterator[Blob]:
-    """What the map side makes of the splits of an input, without its reports."""
+    """Yield the blobs that the map side makes of the splits of an input, without its reports."""
     for number, split in enumerate(splits):
         for batch in send.made(iter(split.to_batches()), attempt(number)):
             yield from blobs_in(pa.table(batch))
@@ -109,7 +109,7 @@ def operated(
     deaths: Deaths,
     random: Random,
 ) -> list[list[pa.Table]]:
-    """What comes out of each group of an operator, groups in any order."""
+    """Return what comes out of each group of an operator, groups in any order."""
     blobs = random.sample(blobs, len(blobs))
     groups = defaultdict[int, list[Blob]](list)
     for blob in blobs:
@@ -133,7 +133,7 @@ def unpacked(tables: Iterable[pa.Table]) -> list[pa.Table]:
 
 
 def columns_of(read: Selection, schema: pa.Schema) -> Columns:
-    """How an input is read, as the columns that ``between`` finds in Spark's plan.
+    """Return the columns by which an input is read, as ``between`` finds them in Spark's plan.
 
     Raises:
         UnfitError: a call has a condition, and wraps its argument, which Arrow does not do.
@@ -183,7 +183,7 @@ def behind_of(made: Made, results: Mapping[str, Result]) -> dict[str, Behind]:
 
 
 def flow_of(made: Made, plan: Plan, handling: ErrorHandling) -> Dataflow:
-    """What runs of a verb."""
+    """Return the dataflow that runs of a verb."""
     verb = made.verb
     sources = {
         topic: RowSource(verb.name, verb.inputs[topic], "key", "time", "op", EVENT_TIMES, made.value_serde, ON_ERROR)
@@ -219,7 +219,7 @@ class RunningOperator:
 
     @property
     def name(self) -> str:
-        """That of the last verb, which puts out the rows."""
+        """Return the name of the last verb, which puts out the rows."""
         return self.verbs[-1].name
 
     @cached_property
@@ -231,7 +231,7 @@ class RunningOperator:
 
     @property
     def senders(self) -> Iterator[tuple[SharedVerb, str, MapSide]]:
-        """What makes blobs of each input that comes from outside."""
+        """Return the senders, which make blobs of each input that comes from outside."""
         return SharedFlow(self.verbs).senders()
 
     def run(
@@ -281,7 +281,7 @@ class RunningOperator:
 
 @dataclass
 class Place:
-    """Where a query keeps what it keeps, from process to process.
+    """The place where a query keeps its state, from process to process.
 
     Attributes:
         directory: of its files.
@@ -305,7 +305,7 @@ class Place:
         self._turns = cycle(self.backends)
 
     def close(self) -> None:
-        """Nothing is open between micro-batches."""
+        """Close nothing: nothing is open between micro-batches."""
 
     def next_backend(self) -> str:
         return next(self._turns)
@@ -344,7 +344,7 @@ class OperatedQuery:
         self._start()
 
     def _start(self) -> None:
-        """What the driver does."""
+        """Do what the driver does."""
         self._worker, self._backend = Worker(), self._place.next_backend()
         results: dict[str, Result] = {}
         found: dict[str, RunningOperator] = {}

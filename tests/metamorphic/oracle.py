@@ -1,4 +1,4 @@
-"""What verbs answer if all rows are there from the beginning: plain Python that shares no code with them.
+"""The answers of verbs if all rows are there from the beginning: plain Python that shares no code with them.
 
 Rows are dicts, and times microseconds. Rows of the same key and time are taken for equal by what decides by time.
 """
@@ -28,7 +28,7 @@ def newest(rows: Iterable[Row], key: str, time: str, op: str | None = None) -> d
 def judge_versions(
     batches: Iterable[Sequence[Row]], key: str, time: str, history: int, op: str | None = None
 ) -> tuple[list[Row], list[list[Row]]]:
-    """Which rows of a table count, and which of each micro-batch come too late, all else being in the order of time.
+    """Return the rows of a table that count, in the order of time, and those of each micro-batch that come too late.
 
     A row that is older than the history comes too late if another one of its key has replaced it before the history
     begins. A delete is known as long as the history goes back.
@@ -225,7 +225,7 @@ def by_window(
 
 
 def running_totals(rows: Iterable[Row], time: str, value: str, idle: int, soon: int) -> Iterator[dict[str, Any]]:
-    """What the rule ``Totals`` tells of the rows of one key."""
+    """Yield what the rule ``Totals`` tells of the rows of one key."""
     total, timers = 0, dict[str, int]()
 
     def fired(before: float) -> Iterator[dict[str, Any]]:

@@ -46,7 +46,7 @@ class Case:
 
 
 def random_case(number: int, families: Sequence[str] = tuple(FAMILIES)) -> Case:
-    """The case of that number: of so many in a row, each type is the key once, and each family meets all types."""
+    """Return the case of a number: of so many in a row, each type is the key once, and each family meets all types."""
     turn, place = divmod(number, len(KEYS))
     family = families[(turn + place) % len(families)]
     draft = Draft(number)
