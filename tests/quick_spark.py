@@ -53,7 +53,7 @@ _UNTRACED: Final = (
 
 
 def environment() -> dict[str, str]:
-    """What the environment of a process needs, so that each Spark that it starts is sooner ready.
+    """Return the variables that a process needs in its environment, so that each Spark that it starts is sooner ready.
 
     What the user has set already stays as it is.
     """
@@ -71,7 +71,7 @@ def environment() -> dict[str, str]:
 
 
 def configuration() -> dict[str, Any]:
-    """What the configuration of a session needs whose workers run in the virtual environment of this process."""
+    """Return the configuration of a session whose workers run in the virtual environment of this process."""
     return {"spark.python.daemon.module": WORKERS.stem} if WORKERS.exists() else {}
 
 

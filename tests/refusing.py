@@ -28,7 +28,7 @@ class Refused:
         return self.words.replace("\n", "...")
 
     def sentence(self, made: Callable[[], Any], error: type[MillpondError]) -> str:
-        """What the wrong call is told, in one line, without addresses of objects."""
+        """Return what the wrong call is told, in one line, without addresses of objects."""
         with pytest.raises(error) as refused:
             self.wrong(made())
         return re.sub(r" at 0x[0-9a-f]+", "", str(refused.value).replace("\n", " "))

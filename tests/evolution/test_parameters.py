@@ -1,4 +1,4 @@
-"""The changes that a restart may make: each parameter of each verb and operator is refused, harmless, or the user's own.
+"""The changes at a restart: each parameter of each verb and operator is refused, harmless, or the user's own.
 
 *Refused*: stored rows depend on it, so it stays what it is as long as they do. *Harmless*: from the restart on the job
 does what one would that had always had the new value, with what the old one has left out, forgotten or closed.

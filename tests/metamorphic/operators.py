@@ -286,7 +286,7 @@ class Place:
     Attributes:
         directory: of its files.
         backends: of its stores, in turn: each process has the next one.
-        loses: whether whoever dies loses its local copies.
+        loses: whether a process that dies loses its local copies.
         values: what Spark's state holds after the last micro-batch.
         batch: the number of the next one.
         query: the id of the query.

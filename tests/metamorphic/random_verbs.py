@@ -101,7 +101,7 @@ def _way(random: Random) -> Way:
 
 
 def expected(job: Job, events: Sequence[Event], schema: pa.Schema) -> Counter[tuple[bytes, ...]]:
-    """What DuckDB says that there has to be, as bits."""
+    """Return the rows that DuckDB says there have to be, as bits."""
     names = job.answer.columns
     found = answered(f"select {names} from ({job.answer.sql})", **_numbers(job, events))
     rows = [dict(zip(names.replace('"', "").split(", "), row, strict=True)) for row in found]
@@ -113,7 +113,7 @@ def expected(job: Job, events: Sequence[Event], schema: pa.Schema) -> Counter[tu
 
 
 def _numbers(job: Job, events: Sequence[Event]) -> dict[str, pa.Table]:
-    """What DuckDB sees of the rows of each source."""
+    """Return DuckDB's view of the rows of each source."""
     found = {}
     for source, schema in job.chain.schemas.items():
         rows = [event.row for event in events if event.source == source]
@@ -129,7 +129,7 @@ def _numbers(job: Job, events: Sequence[Event]) -> dict[str, pa.Table]:
 
 
 def answer(case: Case, job: Job) -> Counter[tuple[bytes, ...]]:
-    """What comes out of the verbs, as bits."""
+    """Return what comes out of the verbs, as bits."""
     delays = {source: delay * SECOND for source, delay in job.delays.items()}
     tables = answer_of(job.chain, case.events, delays, case.way).tables
     names = list(job.columns)
@@ -145,7 +145,7 @@ def answer(case: Case, job: Job) -> Counter[tuple[bytes, ...]]:
 
 
 def difference(case: Case) -> str | None:
-    """How the answer differs from DuckDB's; None if it does not."""
+    """Return how the answer differs from DuckDB's; None if it does not."""
     job = case.job
     schema = job.chain.verbs[-1].rows.schema
     wanted, got = expected(job, case.events, schema), answer(case, job)

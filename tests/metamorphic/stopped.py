@@ -62,7 +62,7 @@ class StoppedKeeper(DurableKeeper):
 
 @dataclass(frozen=True)
 class _Checkpoint:
-    """What a ``SparkCheckpoint`` tells of a query that is stopped."""
+    """The answers of a ``SparkCheckpoint`` of a query that is stopped."""
 
     batch: int
     held: list[Manifest]
@@ -85,7 +85,7 @@ def told(
     partitions: int,
     complete: bool = False,
 ) -> list[dict[str, Any]]:
-    """What comes out of the last verb after edits, without its sequence.
+    """Return what comes out of the last verb after edits, without its sequence.
 
     Args:
         chain: the verbs.

@@ -83,7 +83,7 @@ def check(
 @histories(FEW)
 @given(ONE, TWO, GRACES)
 def test_windows_of_the_latest_rows(events: list[Event], ways: list[Way], grace: int) -> None:
-    """What comes in order is all latest."""
+    """All that comes in order is latest."""
     one = make_latest("one", A, key="k", time="at", history=0)
     two = counts("two", one.rows, "at", TimeWindows(5_000, grace=grace * 1_000))
     chain = chain_of(one, two)

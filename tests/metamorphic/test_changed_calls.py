@@ -140,7 +140,7 @@ class Life:
         return {name: FUNCTIONS[one][0] for name, one in self.functions.items()}
 
     def restart(self, changes: CallChanges) -> Slots:
-        """What a driver does when it builds the query."""
+        """Do what a driver does when it builds the query."""
         calls = self.calls
         changes.check(calls, "out")
         first = RowAggregate(calls, types_of(calls))
@@ -176,7 +176,7 @@ class Life:
         return CallChanges({name: self.times[name] for name in added}, renamed, dropped)
 
     def results(self, rows: Sequence[tuple[Row, int]], start: int | None) -> dict[str, Any]:
-        """What the calls answer of rows in the order of time, each with the run in which it came.
+        """Return what the calls answer of rows in the order of time, each with the run in which it came.
 
         Args:
             rows: those of a key, or of a window.
@@ -305,7 +305,7 @@ def test_calls_change_between_runs(
 
 @pytest.mark.parametrize("kind", ["tumbling", "session"])
 def test_a_time_that_rows_have_reached_is_refused_with_the_earliest_that_is_free(kind: str, tmp_path: Path) -> None:
-    """Where rows are in windows; what is advised is taken, and later rows change nothing about it."""
+    """Rows are in windows; what is advised is taken, and later rows change nothing about it."""
     life = Life({"n": "rows"}, {"n": 0})
 
     def run(changes: CallChanges, second: int) -> list[Row]:

@@ -134,7 +134,7 @@ def _sessions(come: Come, windows: SessionWindows, found: dict[tuple[Any, tuple[
 
 
 def _cut_at(windows: SessionWindows, at: int) -> int:
-    """When the session of a row of that time ends at the latest."""
+    """Return when the session of a row of that time ends at the latest."""
     return 1 << 60 if windows.within is None else held_by(windows.within, at)[-1][1]
 
 
@@ -180,7 +180,7 @@ class CarriedKeeper(DurableKeeper):
 
 
 def carry(keeper: CarriedKeeper, before: Made, after: Made, partitions: tuple[int, int]) -> None:
-    """The tasks of a query that is stopped have in other partitions what they have, also where windows change."""
+    """Carry the state of a stopped query's tasks to other partitions, also where windows change."""
     verbs = [made.verb for made in (before, after)]
     plans = [make_plan(verb.topology, "out", number) for verb, number in zip(verbs, partitions, strict=True)]
     olds = {_task(one): one for one in keeper.committed_by("out")}

@@ -1,4 +1,4 @@
-"""What a change feed of an as-of join leaves is the as-of join of all rows, however these come."""
+"""The change feed of an as-of join leaves the as-of join of all rows, however these come."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -129,7 +129,7 @@ EVENTS = st.tuples(rows_of("a", NULLABLE, 9, op=True), rows_of("b", NULLABLE, 9,
 
 
 def own(events: Sequence[Event], chain: Chain, *, keyed: bool = False) -> list[Event]:
-    """The events of the sources of a chain, with their columns; where all are keyed, none has a null in its key."""
+    """Return the events of the sources of a chain, with their columns; where all are keyed, no key has a null."""
     return [
         replace(event, row={name: event.row[name] for name in chain.schemas[event.source].names})
         for event in events

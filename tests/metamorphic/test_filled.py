@@ -124,7 +124,7 @@ class Life:
     def start(
         self, calls: Calls, partitions: int, changes: CallChanges | None = None, dies: str = "", **kept: Any
     ) -> None:
-        """What the driver does before the query starts."""
+        """Do what the driver does before the query starts."""
         self.keeper.restart()
         options = JobOptions(
             local_dir=None, partitions=partitions, backend=None, on_error=OnError.FAIL, max_ahead=None, policy=POLICY,
@@ -188,7 +188,7 @@ class Life:
         return None
 
     def _sow(self, calls: Calls, states: CallStates, running: RunningVerb, dies: str) -> Any:
-        """What a job of Spark does, task by task."""
+        """Return a function that does what a job of Spark does, task by task."""
         new = {name: calls[name] for name in states.new}
 
         def sow(sowing: Sowing) -> Mapping[str, Manifest]:
@@ -228,7 +228,7 @@ def random_events(random: Random) -> list[Event]:
 
 
 def live(kind: str, seed: int, functions: Sequence[str], *, dies: str = "", fold: type[PastRows] = PastRows) -> None:
-    """A verb that gets results with the rows so far, beside one that has had them from the beginning."""
+    """Run a verb that gets results with the rows so far, beside one that has had them from the beginning."""
     random = Random(seed)
     before = {"n": "rows", "s": "sum", "gone": "max"}
     calls = {f"r{number}": one for number, one in enumerate(functions)} | {"s'": "sum", "n": "rows"}
@@ -273,7 +273,7 @@ SOME = st.lists(st.sampled_from(sorted(FUNCTIONS)), min_size=1, max_size=2)
 def test_a_result_with_the_rows_so_far_is_as_if_it_had_been_there_from_the_beginning(
     kind: str, seed: int, functions: list[str], dies: str
 ) -> None:
-    """Whatever the windows, engines and partitions, and whoever dies on the way, before the record or behind it."""
+    """It holds for all windows, engines and partitions, and if a process dies before the record or behind it."""
     live(kind, seed, functions, dies=dies)
 
 

@@ -1,4 +1,4 @@
-"""What random histories have found wrong, with few rows."""
+"""The faults that random histories have found, with few rows."""
 
 from collections.abc import Sequence
 from typing import Any

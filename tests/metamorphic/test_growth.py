@@ -88,7 +88,7 @@ CASES: dict[str, tuple[Callable[[], Made], dict[str, pa.Schema]]] = {
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many rows have been read of engines, in the one place of a list."""
+    """Return how many rows have been read of engines, as the one item of a list."""
     count = [0]
     scan, get_many = MemoryBackend.scan, MemoryBackend.get_many
 

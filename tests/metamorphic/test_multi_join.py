@@ -59,7 +59,7 @@ class Tables(NamedTuple):
         return Chain([self.made(history, null_safe)], {name: SCHEMAS[name] for name in self.names}, times)
 
     def expected(self, events: Sequence[Event], null_safe: bool) -> list[Row]:
-        """What joins of two, one after the other, have."""
+        """Return the answer of joins of two tables, one after the other."""
         tables = [oracle.newest(own(events, name), "k", f"{name}t", f"{name}o") for name in self.names]
         alone: list[tuple[int, Row]] = []
         if not null_safe:
@@ -116,7 +116,7 @@ def test_a_null_in_the_key_equals_nothing_or_is_a_key_like_any_other(
 
 
 def of_null_keys(rows: Sequence[Row], names: Sequence[str], changes: Mapping[str, Sequence[Row]]) -> list[Row]:
-    """The rows with a null key that are there in the end: of each table the last one that came out, unless it is gone.
+    """Return the last row of each table that came out with a null key, unless it is gone.
 
     A delete of one has nothing but its time to tell whose it is, so the table itself says whether its row is gone.
     """

@@ -69,7 +69,7 @@ def renamed(row: Mapping[str, Any], old: str | None, new: str | None) -> dict[st
 
 
 def told(rows: Sequence[Mapping[str, Any]], key: Sequence[str] | None) -> Any:
-    """What rows say; those of a change feed, by its key."""
+    """Return what rows say; those of a change feed, by its key."""
     return bag(rows if key is None else current(rows, list(key)).values())
 
 

@@ -130,7 +130,7 @@ def test_a_key_may_begin_with_a_version_of_any_age_in_any_micro_batch(
 
 
 def without_some(data: st.DataObject, events: Sequence[Event], sources: str) -> list[Event]:
-    """The rows without those of these sources whose key is one of some, which have nothing but their first version."""
+    """Return the rows, without those of these sources under some keys, which have nothing but their first version."""
     alone = data.draw(st.sets(st.sampled_from([key_of(one) for one in events] or [""]), max_size=2))
     return [one for one in events if one.source not in sources or key_of(one) not in alone]
 

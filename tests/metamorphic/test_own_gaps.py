@@ -109,7 +109,7 @@ class Session:
 def judged(
     batches: Sequence[Sequence[Event]], grace: int, *, cut: bool
 ) -> tuple[list[dict[str, Any]], list[Counter[Any]]]:
-    """The sessions of rows as they come, each batch by time, and of each batch the time and need of late rows."""
+    """Return the sessions of rows as they come, each batch by time, and the late rows of each batch: time and need."""
     clock, late = 0, list[Counter[Any]]()
     open_ones, closed = list[Session](), list[Session]()
     for events in batches:
@@ -165,7 +165,7 @@ def lasting(key: str, second: int, seconds: int) -> Event:
 def test_a_late_row_that_still_lasts_meets_no_session_that_has_closed_but_one_that_is_open(
     backend: str | None, final: bool
 ) -> None:
-    """Whatever the store still has: how much that is depends on the gaps of others."""
+    """It holds whatever the store still has: how much that is depends on the gaps of others."""
     batches = [
         [lasting("a", 1, 1), lasting("b", 5, 9)],
         [lasting("a", 2, 9), lasting("a", 3, 1), lasting("b", 1, 1), lasting("c", 20, 9)],

@@ -117,7 +117,7 @@ def given(made: Made, role: str) -> dict[str, str]:
 
 
 def schemas_of(made: Made) -> dict[str, Schemas]:
-    """What a driver keeps beside the state of a verb."""
+    """Return what a driver keeps beside the state of a verb."""
     found = {}
     for role, input_ in made.verb.inputs.items():
         prefix = "" if role == "input" else f"{role}_"
@@ -155,7 +155,7 @@ class Job:
         self.storage = self.keeper.storage
 
     def ran(self, made: Made, *, noted: bool = True) -> None:
-        """A verb has had the micro-batches before the change; earlier releases noted nothing beside its state."""
+        """Note that a verb has had the micro-batches before the change; earlier releases noted nothing beside state."""
         application = made.verb.name
         History.of(self.storage, application, application.partition(".")[2]).begun(
             plan_of(made).fingerprint, shape_of(plan_of(made))
@@ -182,7 +182,7 @@ class Job:
         dropped: Collection[str] = (),
         run: Callable[[Work], list[Mapping[str, str]]] = in_process,
     ) -> EvolutionRecord | None:
-        """What the driver does when a verb is called."""
+        """Return what the driver records when a verb is called."""
         plan, name = plan_of(made), made.verb.name.partition(".")[2]
         inputs = {
             role: NewInput(input_, made.selections[role].keyed, given(made, role))
@@ -202,7 +202,7 @@ class Job:
         return evolution.generation(cast(Checkpoint, self), run)
 
     def answers(self, made: Made, record: EvolutionRecord) -> list[Any]:
-        """What the verb puts out after the change, micro-batch by micro-batch, and at the end of its inputs."""
+        """Return the output of the verb after the change, micro-batch by micro-batch, and at the end of its inputs."""
         fingerprint = plan_of(made).fingerprint
         self.keeper.begin(made.verb.name, {t: replace(m, fingerprint=fingerprint) for t, m in record.bases.items()})
         return list(answered(Query([made], [PARTITIONS], self.keeper, Random(1)), self.history[BEFORE:]))
@@ -304,7 +304,7 @@ EXACT: dict[str, tuple[Callable[[], Made], Callable[[], Made], Mapping[str, str]
 
 
 def keys_of_sides(old: Made) -> list[str]:
-    """The columns of the keys of a verb's inputs that may be null as far as is known, if it leaves such rows out."""
+    """Return the columns of the input keys that may be null as far as is known, if the verb leaves such rows out."""
     selections = old.selections.items()
     return [name for role, one in selections if role != "input" for name in one.keys]
 

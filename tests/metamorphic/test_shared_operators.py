@@ -136,7 +136,7 @@ APART: Final = st.builds(replace, SHARING, apart=st.just(True))
 
 
 def answer(chain: Chain, events: Sequence[Event], way: Way) -> Any:
-    """What came out: rows, or the table that is left, without the times of its changes."""
+    """Return what came out: rows, or the table that is left, without the times of its changes."""
     events = [event for event in events if event.source in chain.schemas]
     rows = answer_of(chain, events, dict.fromkeys(chain.schemas, GRACE), way).rows
     if "op" not in chain.verbs[-1].verb.schema.names:

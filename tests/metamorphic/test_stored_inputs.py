@@ -1,4 +1,4 @@
-"""Which inputs of a verb a store keeps rows of; on the columns of any other, nothing of an earlier run depends."""
+"""The inputs of a verb of which a store keeps rows; nothing of an earlier run depends on the columns of the others."""
 
 from collections.abc import Callable
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""What has expired is as if it had been deleted at that time, however rows are cut into micro-batches and files."""
+"""An expired row is as if it had been deleted at that time, however rows are cut into micro-batches and files."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -163,7 +163,7 @@ def test_the_latest_row_is_gone_when_it_has_expired(
 
 
 def changes(rows: Iterable[Row]) -> dict[Any, list[tuple[str, Any, int]]]:
-    """What came out for each key, in its order."""
+    """Return what came out for each key, in its order."""
     found = defaultdict[Any, list[tuple[str, Any, int]]](list)
     for row in sorted(rows, key=lambda row: int(row["sequence"])):
         found[row["k"]].append((row["op"], row["av"], row["change_time"]))
@@ -212,7 +212,7 @@ def test_a_rule_finds_no_state_that_nobody_has_set_for_the_ttl(
 
 
 def fading(rows: Iterable[Row], ttl: int) -> Iterator[dict[str, Any]]:
-    """What the rule ``Fading`` tells of the rows of one key."""
+    """Yield what the rule ``Fading`` tells of the rows of one key."""
     total, at = 0, 0
     timer: int | None = None
     moments = [*((row["at"], row["av"] or 0) for row in sorted(rows, key=lambda row: int(row["at"]))), (1 << 60, None)]

@@ -250,7 +250,7 @@ def test_asof_join_with_an_order(a: list[Event], b: list[Event], ways: list[Way]
 
 
 class Matches(NamedTuple):
-    """What matches, and what comes out."""
+    """The rows that match, and what comes out."""
 
     tolerance: int | None
     how: JoinType
@@ -261,7 +261,7 @@ class Matches(NamedTuple):
 
     @property
     def chosen(self) -> Unfit | None:
-        """What a left row meets whose right row is too great, if there is such a condition."""
+        """Return what a left row meets whose right row is too great, if there is such a condition."""
         return Unfit.MISS if self.unfit is not None and self.tolerance is None else self.unfit
 
 
@@ -318,7 +318,7 @@ def test_asof_join_with_grace(
 def test_asof_join_ahead(
     events: list[Event], ways: list[Way], grace: int, late: int, matches: Matches, deletes: bool
 ) -> None:
-    """Right rows may be less late than the grace, and left rows come out when no match of theirs can come any more."""
+    """Right rows may be less late than the grace, and left rows come out when no match can come any more."""
     tolerance = (matches.tolerance or 0) // SECOND
     _check_asof(events, ways, (grace - 1, late), grace, max(grace + tolerance, late), matches, deletes)
 

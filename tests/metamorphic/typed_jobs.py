@@ -77,7 +77,7 @@ class Job:
 
 
 class Draft:
-    """What the families make their jobs of.
+    """A draft, of which the families make their jobs.
 
     Args:
         number: of the job; of so many in a row, each type is the key once, and later all meet.
@@ -187,7 +187,7 @@ def _size(source: str) -> Getter:
 
 
 def _aggregated(source: str, column: str, of: Callable[[list[Any]], Any], where: str | None) -> Getter:
-    """What a function makes of a column of those rows in which another one is not null."""
+    """Return a getter of what a function makes of a column, of the rows in which another column is not null."""
 
     def value(found: Found, events: Mapping[int, Event]) -> Any:
         rows = [{} if number is None else events[number].row for number in found[source]]
@@ -514,7 +514,7 @@ def _primary(found: Found, events: Mapping[int, Event]) -> Any:
 
 
 def _named(found: Found, events: Mapping[int, Event]) -> Any:
-    """What the left row names, or the key of a right row alone, as keys are kept."""
+    """Return what the left row names, or the key of a right row alone, as keys are kept."""
     return canonical(events[found["b" if found["a"] is None else "a"]].row["k"])
 
 
@@ -551,7 +551,7 @@ def rules(draft: Draft) -> Job:
 
 
 def versions_of_the_latest(draft: Draft) -> Job:
-    """What comes in order is all latest."""
+    """Return a job in which all that comes in order is latest."""
     how: How = draft.pick("inner", "left")
     one = make_latest("one", draft.rows("b", op=True), key="k", time="bt", history=0, op="bo")
     changes = one.rows.select("k", *draft.names("b"), "op", changed="change_time")

@@ -1,4 +1,4 @@
-"""What DuckDB says that verbs answer once all rows are there: which rows make up each row of the result.
+"""The answers of DuckDB to verbs once all rows are there: which rows make up each row of the result.
 
 Rule of this module: DuckDB compares keys, of whatever type, and times; values never get there. A relation is a query
 with the columns ``kid`` (the number of a row that has the key), ``k``, ``t``, ``del``, ``present`` (whether a join has
@@ -66,7 +66,7 @@ def asof(left: Relation, right: Relation, how: How) -> Relation:
 
 
 def near(left: Relation, right: Relation, how: How, reach: tuple[int, int], time: str = "l") -> Relation:
-    """The pairs of rows of which the right one is at most so much older, and so much newer, than the left one."""
+    """Return the pairs of rows whose right one is at most so much older, and so much newer, than the left one."""
     on = f"l.k = r.k and r.t - l.t between -({reach[0]}) and {reach[1]}"
     if how in ("semi", "anti"):
         return replace(left, sql=f"select l.* from ({left.sql}) l {how} join ({right.sql}) r on {on}")
@@ -105,7 +105,7 @@ def _joined(left: Relation, right: Relation, how: How, rows: str, key: str, on: 
 
 
 def numbered(rows: Relation) -> Relation:
-    """The rows with the numbers, as windows of the first rows to themselves, of what they are among those of a key."""
+    """Return the rows, each with its number among those of its key, as windows of the first rows."""
     sql = f"select *, 0 as ws, row_number() over (partition by k order by t) as we from ({rows.sql})"
     return Relation(sql, rows.sources, windowed=True)
 

@@ -111,7 +111,7 @@ class Living:
         self.waiting += [(self.key(self.random), at - self.late(self.random)) for at in times]
 
     def step(self, rate: float = 100.0) -> None:
-        """A micro-batch over what has come since the last one, or as much of it as it takes."""
+        """Run a micro-batch over what has come since the last one, or as much of it as it takes."""
         if not self.batches:
             self.arrive(rate, self.every)
         rows, self.waiting = self.waiting[: self.most], self.waiting[self.most :]
@@ -133,11 +133,11 @@ class Living:
 
     @property
     def batches(self) -> int:
-        """How many micro-batches it has committed."""
+        """Return how many micro-batches it has committed."""
         return 0 if self.job.batch is None else self.job.batch + 1
 
     def seen(self, later: int = 0) -> Overview:
-        """What another process sees, so many milliseconds later, if nothing happens until then."""
+        """Return what another process sees, so many milliseconds later, if nothing happens until then."""
         self.now += later
         try:
             return self.monitor.look()
@@ -145,7 +145,7 @@ class Living:
             self.now -= later
 
     def states(self, later: int = 0) -> list[str]:
-        """What is wrong with it."""
+        """Return what is wrong with it."""
         return [str(found.state) for found in self.seen(later).findings]
 
     def _run(self, rows: Rows) -> None:
@@ -177,7 +177,7 @@ class Living:
         self.runs.progressed(self.query, self.run, self.name, started)
 
     def _measured(self, name: str) -> Measured:
-        """What the tasks of an input or of the operator have told."""
+        """Return the figures that the tasks of an input or of the operator have told."""
         told = [one for one in self._told if one[0] == name]
         counts = [counted for _, _, counted, _, _ in told if counted]
         places = [Place(task, counted, keys) for _, task, counted, _, keys in told]
@@ -193,7 +193,7 @@ class Living:
         return sum(file.stat().st_blocks * 512 for file in self.job.local.rglob("*") if file.is_file())
 
     def usage(self) -> Any:
-        """What the disk of its local copies tells."""
+        """Return the usage of the disk of its local copies."""
         if self.disk is None:
             return shutil.disk_usage(self.directory)
         return SimpleNamespace(total=self.disk, used=self.size, free=max(0, self.disk - self.size))

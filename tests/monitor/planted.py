@@ -20,7 +20,7 @@ Change = Callable[[MicroBatch], MicroBatch]
 
 
 def task(number: int, records: int, state: int, keys: Mapping[str, int] | None = None) -> TaskReport:
-    """What a task of a healthy query has told: a millisecond for each hundred records, and a fast file."""
+    """Return the report of a task of a healthy query: a millisecond for each hundred records, and a fast file."""
     spent = 5_000 + records * 10
     figures = {
         "records.in": records,
@@ -106,7 +106,7 @@ class Story:
         )
 
     def add(self, one: MicroBatch, every: int) -> None:
-        """A micro-batch of one's own."""
+        """Add a micro-batch of one's own."""
         told = MicroBatch.from_json(one.to_json())
         self.batches = [*self.batches, told][-500:]
         self.history = self.history.with_batch(told)
@@ -129,11 +129,11 @@ class Story:
         self.run_started = self.at
 
     def die(self, failure: str) -> None:
-        """The query ends by an error."""
+        """End the query by an error."""
         self.runs = self.runs.ended(f"r{self.run}", self.run_started, self.at, failure)
 
     def figures(self) -> Figures:
-        """What rules see, all of it as it is kept."""
+        """Return what rules see, all of it as it is kept."""
         return Figures(
             self.at,
             self.batches[-self.kept :],
@@ -146,7 +146,7 @@ class Story:
 
 
 def healthy(seed: int) -> Story:
-    """A query that is well: bursts, outages whose backlog is caught up, restarts, quiet nights, some late rows."""
+    """Return the story of a healthy query: bursts, outages whose backlog is caught up, restarts, some late rows."""
     random, story = Random(seed), Story()
     every = random.choice([SECOND, 10 * SECOND, MINUTE])
     rate, capacity = random.randint(50, 5_000), random.uniform(2.0, 6.0)

@@ -46,7 +46,7 @@ class Terminal:
 
     @property
     def lines(self) -> list[str]:
-        """What is on the screen."""
+        """Return what is on the screen."""
         return [line.rstrip() for line in self._screen.display]
 
     @property
@@ -56,12 +56,12 @@ class Terminal:
 
     @property
     def has_a_screen_to_itself(self) -> bool:
-        """Whether the command has taken the whole screen and not given it back."""
+        """Return whether the command has taken the whole screen and not given it back."""
         return ALTERNATE_SCREEN in self._screen.mode
 
     @property
     def is_as_it_was(self) -> bool:
-        """Whether the terminal is as the command has found it."""
+        """Return whether the terminal is as the command has found it."""
         settings = termios.tcgetattr(self._slave)
         return not self.has_a_screen_to_itself and not self._screen.cursor.hidden and settings == self._before
 
@@ -121,6 +121,6 @@ def terminal(*arguments: str, columns: int = 120, lines: int = 50, **environment
 
 
 def _with_a_terminal() -> None:
-    """A session of its own, so that Ctrl-C in its terminal reaches it alone."""
+    """Begin a session of its own, so that Ctrl-C in its terminal reaches it alone."""
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -1,4 +1,4 @@
-"""What Prometheus reads are the figures of the overview, and the rules and the dashboard ask for nothing else."""
+"""The metrics for Prometheus: they are the overview's figures, and the rules and the dashboard ask for nothing else."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What is kept of a query: micro-batches of each release, its runs, its history of a bounded size."""
+"""The kept figures of a query: micro-batches of each release, its runs, its history of a bounded size."""
 
 import json
 import re

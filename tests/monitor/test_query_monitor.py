@@ -1,4 +1,4 @@
-"""What there is to see of a query: of its checkpoint alone, and with its kept progress; in JSON and as tables."""
+"""The view of a query: of its checkpoint alone, and with its kept progress; in JSON and as tables."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Which test takes the advice of each error that the adapters and the front door raise of state, engines and records.
+"""The tests that take the advice of errors of the adapters and the front door about state, engines and records.
 
 Refused calls and state of another shape are noted in ``test_advice.py``.
 """

@@ -1,4 +1,4 @@
-"""Which test takes the advice of errors about damaged rows and bytes that nobody can read.
+"""The tests that take the advice of errors about damaged rows and bytes that nobody can read.
 
 Most of them advise nothing: the task, the driver or the reader of durable files adds a note, which
 ``metamorphic/test_damaged_rows.py``, ``durability/test_damage.py`` and ``processors/test_driver.py`` follow.

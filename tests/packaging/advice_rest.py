@@ -1,4 +1,4 @@
-"""Which test takes the advice of errors about formats, durable files, local copies, records, functions and values."""
+"""The tests that take advice of errors about formats, durable files, local copies, records, functions and values."""
 
 _NUMBERS = "formats/test_newer_numbers.py::test_the_release_that_wrote_it_reads_what_this_one_has_refused"
 _DURABLE = "durability/test_advice.py::"

@@ -42,7 +42,7 @@ def every_error() -> Iterator[type[Coded]]:
 
 @cache
 def made() -> Mapping[str, tuple[Made, ...]]:
-    """Where each error is made, by the name of its class; a warning where it is given to whoever warns."""
+    """Return where each error is made, by the name of its class; a warning, where it is given to the user."""
     found: dict[str, list[Made]] = {kind.__name__: [] for kind in every_error()}
     for path in sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py") if "tests" not in path.parts):
         text = path.read_text()
@@ -59,7 +59,7 @@ def made() -> Mapping[str, tuple[Made, ...]]:
 
 
 def _made_by(node: ast.AST) -> str:
-    """What a call makes, if its words are there; nothing, if it is no call."""
+    """Return the class that a call makes, if its words are there; an empty string, if it is no call."""
     if not isinstance(node, ast.Call) or not node.args:
         return ""
     if isinstance(node.func, ast.Attribute) and node.func.attr == "warn" and isinstance(node.args[1], ast.Name):
@@ -68,7 +68,7 @@ def _made_by(node: ast.AST) -> str:
 
 
 def _templates(message: ast.expr, functions: Mapping[str, ast.FunctionDef]) -> Iterator[str | None]:
-    """What a message may look like; if a function makes it, what that has of it."""
+    """Yield what a message may look like; if a function makes it, the parts that are written there."""
     if isinstance(message, ast.Call) and (function := functions.get(ast.unparse(message.func).removeprefix("self."))):
         yield from filter(None, map(_template, ast.walk(function)))
     else:
@@ -76,7 +76,7 @@ def _templates(message: ast.expr, functions: Mapping[str, ast.FunctionDef]) -> I
 
 
 def _template(message: ast.AST) -> str | None:
-    """None if so little of it is written here that it could be any message."""
+    """Return the template of a message; None if so little of it is written here that it could be any message."""
     if isinstance(message, ast.Constant):
         parts = [str(message.value)]
     elif isinstance(message, ast.JoinedStr):

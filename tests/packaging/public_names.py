@@ -47,13 +47,13 @@ def _module(module: ModuleType) -> Iterator[str]:
 
 
 def _construction(cls: type) -> str:
-    """What it takes to make an object, where users make one: not of enumerations, errors and protocols."""
+    """Return how users make an object of a class; empty for enumerations, errors and protocols."""
     made = not issubclass(cls, (Enum, Exception)) and not getattr(cls, "_is_protocol", False)
     return _signature(cls) if made else ""
 
 
 def _members(cls: type) -> Iterator[str]:
-    """What a user may name on a class: no tests, and nothing that Python's or other people's base classes bring."""
+    """Yield what a user may name on a class: no tests, and nothing from base classes of Python or other packages."""
     members: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         if base.__module__.startswith("millpond"):

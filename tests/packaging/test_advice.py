@@ -1,4 +1,4 @@
-"""Whoever refuses something says what to do instead, and a test does it: which one is noted here for every refusal.
+"""The test of each advice: every refusal says what to do instead, a test does it, and which one is noted here.
 
 A refusal is known by words that no other one has. What is new has to be noted, or gets a row of ``TABLES``, which is
 its own note.
@@ -455,7 +455,7 @@ PLAIN_CALLS = {
 
 @cache
 def raised() -> Sequence[tuple[str, str, str]]:
-    """Where each refusal is made, the error, and its words; none if all of them are made elsewhere."""
+    """Return where each refusal is made, the error, and its words; none if all of them are made elsewhere."""
     found = []
     for room in ROOMS:
         for path in sorted((ROOT / room).rglob("*.py")):

@@ -1,4 +1,4 @@
-"""What the pages show is what happens: every Python block of every page runs, and prints what the page says.
+"""The Python blocks of the pages: each of them runs, and prints what the page says.
 
 From the first block of a page that needs Spark on, tests/spark/test_code_blocks.py runs it.
 """

@@ -90,5 +90,5 @@ def test_a_page_says_what_it_is_shows_a_message_that_is_raised_and_is_short(code
 
 
 def _meaning(kind: type[Coded]) -> str:
-    """What the class says that it is, as pages have it."""
+    """Return what the class says that it is, as pages have it."""
     return " ".join((kind.__doc__ or "").partition("\n\n")[0].split()).replace("``", "`")

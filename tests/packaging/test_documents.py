@@ -1,4 +1,4 @@
-"""What the documents point to exists, every page can be found, and all prose has one spelling and width."""
+"""The documents: their links lead somewhere, every page can be found, and all prose has one spelling and width."""
 
 import re
 from collections.abc import Iterator
@@ -225,7 +225,7 @@ def test_the_page_of_backends_has_every_option_with_its_default() -> None:
 
 @pytest.mark.parametrize("name", ["Sqlite", "Redis", "SlateDb"])
 def test_the_page_of_a_plugin_has_every_option_with_its_default(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it has no default, the page says in words what that means."""
+    """If it has no default, the page says in words what that means."""
     plugin = ROOT / "plugins" / f"millpond-{name.lower()}"
     monkeypatch.syspath_prepend(plugin / "src")
     kind = getattr(import_module(f"millpond_{name.lower()}"), f"{name}Supplier")
@@ -253,6 +253,6 @@ def test_the_tree_of_errors_names_each() -> None:
 
 
 def _first_cells(text: str) -> set[str]:
-    """What the first cells of a text's tables name in code."""
+    """Return the code that the first cells of a text's tables name."""
     rows = re.findall(r"^\| (.*?) \|", text, re.MULTILINE)
     return {name for cell in rows for name in re.findall(r"`([\w.]+)`", cell)}

@@ -1,4 +1,4 @@
-"""Which way the imports point, and how little the core needs.
+"""The direction of imports, and how little the core needs.
 
 The rooms stand in the order of ``ROOMS``, and each imports those before it alone. docs/architecture.md draws the same.
 """
@@ -131,7 +131,7 @@ sys.meta_path.insert(0, Absent())
 
 
 def room_of(module: str) -> str:
-    """The room that a module of millpond lives in, as named in ``ROOMS``: the innermost of those that hold it."""
+    """Return the room of a module of millpond, as named in ``ROOMS``: the innermost of those that hold it."""
     inside = module.removeprefix("millpond.")
     rooms = [room for room in ROOMS if f"{inside}.".startswith(f"{room}.")]
     return max(rooms, key=len, default=inside.split(".")[0])
@@ -175,7 +175,7 @@ def _imports(path: Path) -> Iterator[Import]:
 
 
 def imported_modules(names: set[str], path: Path) -> set[str]:
-    """The modules of millpond that a file imports, whatever it takes from them and wherever the import stands."""
+    """Return the modules of millpond that a file imports, whatever it takes from them and wherever it does."""
     targets = (found.target for found in imports_of(path) if found.target.startswith("millpond."))
     return {target if target in names else target.rpartition(".")[0] for target in targets}
 

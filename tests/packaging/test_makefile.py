@@ -1,4 +1,4 @@
-"""What ``make`` does before it installs anything, and what it says if the machine lacks something."""
+"""The work of ``make`` before it installs anything, and its message if the machine lacks something."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What the page of others' names says is here can be called so, and each cell has a name or a reason."""
+"""The page of others' names: what it says is here can be called so, and each cell has a name or a reason."""
 
 import ast
 import re

@@ -75,7 +75,7 @@ WITH_SPARK = [
 
 
 class Took(NamedTuple):
-    """What a program took.
+    """The time that a program took, and its output aside.
 
     Attributes:
         seconds: until it ended.

@@ -1,4 +1,4 @@
-"""What a wheel brings is the whole tree."""
+"""The content of a wheel: the whole tree."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What can be imported and called stays: the public names and their signatures are those on record."""
+"""Stable names: the public names and their signatures are those on record."""
 
 from difflib import unified_diff
 

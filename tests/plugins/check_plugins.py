@@ -32,7 +32,7 @@ ATTEMPTS = 3
 
 
 def run(*command: str, cwd: Path, path: Path | None = None) -> str:
-    """What a command says, which must succeed; programs are looked up in ``path`` first."""
+    """Return the output of a command, which must succeed; programs are looked up in ``path`` first."""
     unwanted = {"PYTHONPATH", "VIRTUAL_ENV"}
     environment = {name: value for name, value in os.environ.items() if name not in unwanted}
     if path is not None:
@@ -43,7 +43,7 @@ def run(*command: str, cwd: Path, path: Path | None = None) -> str:
 
 
 def follow(steps: str, cwd: Path, environment: Environment) -> str:
-    """What commands of a page say, typed in a shell, in which a change of the directory lasts."""
+    """Return the output of a page's commands, typed in a shell, in which a change of the directory lasts."""
     return run("bash", "-ec", steps, cwd=cwd, path=environment.bin)
 
 

@@ -1,4 +1,4 @@
-"""Whatever a parameter of a verb of ``Pond`` is given, the call answers, or is refused in words of its own."""
+"""Any value for a parameter of a verb of ``Pond``: the call answers, or is refused in words of its own."""
 
 import inspect
 from collections.abc import Mapping
@@ -62,14 +62,14 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> ParquetTable:
 
 
 def columns(given: Any) -> Any:
-    """What a verb of ``in_batches`` is given in place of rows."""
+    """Return what a verb of ``in_batches`` is given in place of rows."""
     if isinstance(given, Mapping):
         return {name: columns(one) for name, one in given.items()}
     return given.schema if isinstance(given, pa.Table) else given
 
 
 def refusal(pond: Any, verb: str, given: Mapping[str, Any]) -> Exception | None:
-    """What a call ends in; None if it is answered."""
+    """Return what a call ends in; None if it is answered."""
     try:
         answer = getattr(pond, verb)(**given)
     except Exception as error:

@@ -150,7 +150,7 @@ CALLS: dict[str, Callable[[], object]] = {
 
 
 def told(call: Callable[[], object]) -> str:
-    """What a wrong call is told, in one line; an unknown name is an ``AttributeError``, as everywhere in Python."""
+    """Return what a wrong call is told, in one line; an unknown name is an ``AttributeError``, as always in Python."""
     with pytest.raises((MillpondError, AttributeError)) as refused:
         call()
     error = refused.value

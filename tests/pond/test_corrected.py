@@ -49,7 +49,7 @@ def joined(**options: Any) -> MicroBatches:
 
 
 def told(table: pa.Table) -> list[tuple[Any, ...]]:
-    """What each change does: the number of the left row, the price, and the operation."""
+    """Return what each change does: the number of the left row, the price, and the operation."""
     return [(row["id"], row.get("price"), row["op"]) for row in table.to_pylist()]
 
 

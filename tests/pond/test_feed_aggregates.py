@@ -87,7 +87,7 @@ SQL = {name: sql for name, (_, sql) in CALLS.items() if name not in ("covar", "c
 
 
 def check(kept: Kept, rows: pa.Table, by: Sequence[str]) -> None:
-    """The table is what DuckDB says of the rows, and to the last digit what ``aggregate`` says of rows that stay."""
+    """Check the table by DuckDB's answer, and to the last digit by ``aggregate`` over rows that stay."""
     assert_equal(kept.told(*SQL), duck(rows, by, SQL))
     plain = Kept(by)
     plain.take(Pond().aggregate(rows, ALL, by=list(by), time="t"))
@@ -129,7 +129,7 @@ def test_by_grouping_sets_each_row_leaves_all_of_its_groups() -> None:
 def test_changes_that_a_user_names_count_by_their_order_alone_in_whatever_micro_batches_they_come(
     seed: int, backend: str
 ) -> None:
-    """Whatever their times, and though some come twice."""
+    """It holds whatever their times, and though some come twice."""
     given, chance = changes(seed), random.Random(f"{seed} {backend}")
     given = given.append_column("number", pa.array(range(given.num_rows)))
     places = [*range(given.num_rows), *chance.choices(range(given.num_rows), k=50)]
@@ -224,7 +224,7 @@ def test_an_aggregate_of_an_aggregate_counts_the_groups_that_there_are() -> None
 
 
 def run(verb: MicroBatches, *parts: pa.Table) -> list[tuple[Any, ...]]:
-    """What each change says: the first column, the second one, and the operation."""
+    """Return what each change says: the first column, the second one, and the operation."""
     found = [row for part in parts for row in verb.feed(part).to_pylist()]
     return [(*list(row.values())[:2], row["op"]) for row in found]
 
@@ -271,7 +271,7 @@ def test_changes_are_rows_where_the_operation_is_taken_away() -> None:
 
 
 def naive(values: Sequence[float]) -> set[str]:
-    """What adding the values one by one gives, in any order, as Spark may."""
+    """Return what adding the values one by one gives, in any order, as Spark may."""
     return {repr(sum(order)) for order in permutations(values)}
 
 

@@ -67,7 +67,7 @@ def latest(seed: int) -> pa.Table:
 
 
 def joined(seed: int) -> pa.Table:
-    """The feed of a join whose tables have no history: its changes come late, and rows come and go with a name."""
+    """Return the feed of a join of tables without a history: changes come late, and rows come and go with a name."""
     chance, given, named = random.Random(seed), orders(seed), names(seed)
     with Pond().in_batches.table_join(
         ORDERS, NAMES, on="who", left_key="id", left_time="at", right_time="since", left_op="does", right_op="op"

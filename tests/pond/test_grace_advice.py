@@ -1,4 +1,4 @@
-"""What graces cost is what rows, one by one, say of each of them, and the longest that is proposed costs nothing."""
+"""The cost of graces is what each row says of them, and the longest that is proposed costs nothing."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta

@@ -32,7 +32,7 @@ def timed(rows: pa.Table) -> pa.Table:
 
 
 def asked(rows: pa.Table, sets: str, columns: list[str], more: str = "") -> dict[Any, dict[str, Any]]:
-    """What DuckDB says, by the key, the id of the set and whatever ``more`` adds to them."""
+    """Return what DuckDB says, by the key, the id of the set and whatever ``more`` adds to them."""
     calls = {"all_k": "grouping(k)", **{name: sql for name, (_, sql) in CALLS.items()}}
     key = f"{', '.join(columns)}, grouping({', '.join(columns)})"
     wanted = ", ".join(f"{sql} as {name}" for name, sql in calls.items())

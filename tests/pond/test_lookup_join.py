@@ -289,7 +289,7 @@ def delta(path: Path, **given: Any) -> WrittenDelta:
 
 
 def met(table: DeltaTable | ParquetTable) -> dict[str, int]:
-    """What each key meets in the end."""
+    """Return what each key meets in the end."""
     left = [{"k": key, "t": at(60), "id": 1} for key in "abc"]
     found = Pond().lookup_join(left, table, **JOIN, columns=["v"], how="left").to_pylist()
     return {row["k"]: row["v"] for row in found}
@@ -604,7 +604,7 @@ def test_columns_that_are_no_names_are_refused(tmp_path: Path, columns: Any) -> 
 
 @pytest.mark.parametrize("options", [{}, {"right_order": "millpond order", "right_op": "millpond op"}])
 def test_columns_of_the_table_may_have_any_names(tmp_path: Path, options: dict[str, Any]) -> None:
-    """Those of the result have what the table has, whatever the verb calls what it reads besides."""
+    """The result has the table's columns, whatever the verb calls what it reads besides."""
     row = {"k": "a", "at": at(1), "k of the table": 1, "millpond time": 2, "millpond order": 3, "millpond time_": 4}
     kept = {name: row[name] for name in list(row)[2:]}
     table = pa.Table.from_pylist([{**row, "millpond op": "upsert"}])

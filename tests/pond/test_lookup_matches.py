@@ -62,7 +62,7 @@ def test_the_winner_is_the_match_by_all_options_and_all_rows_of_the_key_are_cand
 
 
 def check(told: MatchExplanation, row: dict[str, Any], came: dict[str, Any] | None, given: dict[str, Any]) -> None:
-    """What is told is what came out."""
+    """Check that what is told is what came out."""
     (version,) = told.notes
     assert version.startswith("the rows are those of version [")
     assert version.endswith(", as the last micro-batch reads it")

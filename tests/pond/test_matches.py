@@ -69,7 +69,7 @@ RIGHT_ROWS = st.lists(
 
 
 class Rule(NamedTuple):
-    """How an as-of join is to decide."""
+    """The rule by which an as-of join is to decide."""
 
     direction: Any
     exact: bool

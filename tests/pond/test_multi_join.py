@@ -95,7 +95,7 @@ def histories(draw: st.DrawFn, *, late: bool = False) -> History:
 
 
 def expected(history: History, taken: Sequence[Change], null_safe: bool) -> Counter[Any]:
-    """What DuckDB joins of the latest rows."""
+    """Return what DuckDB joins of the latest rows."""
     found = {}
     for table in history.tables:
         latest: dict[str | None, Change] = {}

@@ -347,7 +347,7 @@ def test_times_with_nanoseconds_are_refused_by_name() -> None:
 
 
 def fitting(left: Mapping[str, Any], right: Sequence[Mapping[str, Any]], next_: bool) -> int | None:
-    """What a left row meets of the right rows of its key that are not later."""
+    """Return what a left row meets of the right rows of its key that are not later."""
     older = sorted((row for row in right if row["k"] == left["k"] and row["u"] <= left["t"]), key=lambda row: row["u"])
     some = [row["b"] for row in reversed(older) if next_ or row is older[-1]]
     found = [one for one in some if one is not None and left["a"] is not None and one <= left["a"]]

@@ -1,4 +1,4 @@
-"""What ``Pond`` refuses says what to write instead, and that works."""
+"""The refusals of ``Pond``: each says what to write instead, and that works."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -162,7 +162,7 @@ def many(pond: Pond, tables: Any = None, **given: Any) -> pa.Table:
 
 
 def fed(pond: Pond, tables: Any) -> pa.Table:
-    """What comes out of tables as a micro-batch."""
+    """Return what comes out of tables as a micro-batch."""
     return joining_many(pond).feed(tables=tables)
 
 
@@ -793,7 +793,7 @@ def test_what_is_advised_works(refused: Refused) -> None:
 
 
 def sentences() -> str:
-    """What each of the wrong calls is told, a line each."""
+    """Return what each of the wrong calls is told, a line each."""
     return "".join(f"{one.sentence(Pond, ConfigurationError)}\n" for one in REFUSED)
 
 

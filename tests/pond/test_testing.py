@@ -1,4 +1,4 @@
-"""What ships for tests of jobs: rules on rows, clocks, and rows in any micro-batches."""
+"""The helpers that ship for tests of jobs: rules on rows, clocks, and rows in any micro-batches."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta

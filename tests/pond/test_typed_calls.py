@@ -1,4 +1,4 @@
-"""What the types of arguments admit is what runs: mypy reads the calls here, and the tests make them."""
+"""The types of arguments: mypy reads the calls here, and the tests make them."""
 
 from datetime import UTC, datetime
 from typing import Any, get_args

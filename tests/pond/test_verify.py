@@ -1,4 +1,4 @@
-"""What came out micro-batch by micro-batch is what all rows give at once, and what is planted in it is found."""
+"""The output of micro-batches is what all rows give at once, and a fault that is planted in it is found."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What is shown of changed code beside the code of now."""
+"""The report on changed code beside the code of now."""
 
 from millpond.processors.calls.batch_twin import Differs, RowDifference
 from millpond.processors.calls.what_if import ChangedRow, Comparison, Side, WhatIf

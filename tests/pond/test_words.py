@@ -1,4 +1,4 @@
-"""What errors of verbs say: the verb, the user's own key and columns, and the line to write."""
+"""The words of errors of verbs: the verb, the user's own key and columns, and the line to write."""
 
 import dataclasses
 import enum

@@ -22,7 +22,7 @@ class Input(NamedTuple):
 
 
 def text_topology(build: Build, **options: Any) -> Topology:
-    """What ``build`` makes of topics with texts as keys and values, written to ``out``."""
+    """Return what ``build`` makes of topics with texts as keys and values, written to ``out``."""
     builder = StreamsBuilder(key_serde="string", value_serde="string", **options)
     build(builder).to("out")
     return builder.build()
@@ -38,7 +38,7 @@ def drive(
     restart_every: int | None = None,
     upgrade_from: str | None = None,
 ) -> list[Record]:
-    """What comes out of ``build`` for ``records``, in micro-batches of ``size`` whose records are taken as they come.
+    """Return the output of ``build`` for ``records``, in micro-batches of ``size``, taken in the order of arrival.
 
     With ``restart_every`` the driver is closed after so many records and another one opened on the same directory.
     """

@@ -63,7 +63,7 @@ class LastSeen(RecordProcessor):
 
 
 class RandomTopology:
-    """What the steps so far have made; unless said otherwise, its tasks take records in the order of arrival."""
+    """The topology that the steps so far have made; by default, its tasks take records in the order of arrival."""
 
     def __init__(self, order: Order = Order.ARRIVAL) -> None:
         self.builder = StreamsBuilder(key_serde="string", value_serde="string", order=order)

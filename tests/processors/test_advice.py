@@ -1,4 +1,4 @@
-"""What errors about functions, records and values advise is done, and the results are right."""
+"""Following the advice of errors about functions, records and values: the results are right."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Whatever the topology, n records at once give the same as n batches of one record, topic by topic."""
+"""Batches of any topology: n records at once give the same as n batches of one record, topic by topic."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a builder promises: a built topology is finished, and the builder's serdes are the default everywhere."""
+"""The promises of a builder: a built topology is finished, and the builder's serdes are the default everywhere."""
 
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
@@ -25,7 +25,7 @@ JSON_TEXT = Consumed("string", "json")
 
 
 def records(topology: Topology) -> list[tuple[Any, Any]]:
-    """What the built topology makes of two updates of its table."""
+    """Return what the built topology makes of two updates of its table."""
     with TopologyDriver(topology) as driver:
         driver.pipe_all("table", [("a", "one", 1), ("a", "two", 2)])
         return [(record.key, record.value) for record in driver.read("out")]

@@ -72,7 +72,7 @@ class _Forwarded:
         self.batches.append(columns.to_batch())
 
     def count(self, name: Any, amount: int = 1) -> None:
-        """Nothing is left out here."""
+        """Count nothing: no record is left out here."""
 
 
 GROUP = st.sampled_from(["a", "b", None])

@@ -62,7 +62,7 @@ def as_columns(key_type: pa.DataType) -> Form:
 def results(
     topology: Topology, backend: str, chunks: list[list[Record]], form: Form, policy: FailurePolicy | None = None
 ) -> Iterator[list[Any]]:
-    """What comes out of each micro-batch, and what is counted and stored at its end."""
+    """Yield what comes out of each micro-batch, and what is counted and stored at its end."""
     (part,) = topology.subtopologies
     with TemporaryDirectory() as directory, supplier(backend).open(Path(directory) / "store") as engine:
         for number in range(0, len(chunks), 2):

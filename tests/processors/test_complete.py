@@ -1,4 +1,4 @@
-"""When the input is complete, everything that waits comes out: as a far later record would bring it out, and once."""
+"""Completion of the input: everything that waits comes out, as a far later record would bring it out, and once."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -131,7 +131,7 @@ def read_by(make: Build, records: Piped) -> Piped:
 
 
 def pipe(driver: TopologyDriver, records: Piped) -> list[Record]:
-    """What comes out of a micro-batch for each record."""
+    """Return what comes out of a micro-batch for each record."""
     for topic, key, value, timestamp in records:
         driver.pipe(topic, key, value, timestamp)
     return driver.read("out")
@@ -143,7 +143,7 @@ def complete(driver: TopologyDriver) -> list[Record]:
 
 
 def far_record(driver: TopologyDriver) -> list[Record]:
-    """What a far later record of another key brings out, besides what it makes itself."""
+    """Return what a far later record of another key brings out, besides what it makes itself."""
     driver.pipe("in", "far", "x", FAR)
     return [record for record in driver.read("out") if record.key != "far"]
 
@@ -376,7 +376,7 @@ def test_a_completion_that_fails_leaves_everything_waiting() -> None:
 
 
 def outputs(program: list[Step], parts: list[History], *, one_by_one: bool) -> dict[str, list[Any]]:
-    """What comes out if the input is complete after each part; then it is complete again, which changes nothing."""
+    """Return what comes out if the input is complete after each part, and then again, which changes nothing."""
     topology = build(program)
     found: dict[str, list[Any]] = {topic: [] for topic in topology.sinks}
     with TopologyDriver(topology) as driver:

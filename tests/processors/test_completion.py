@@ -1,4 +1,4 @@
-"""What has come out because the input was complete matters until stream time has closed it."""
+"""Results that came out because the input was complete matter until stream time has closed them."""
 
 from millpond.processors.aggregations.closing import Window
 from millpond.processors.aggregations.completion import Completion

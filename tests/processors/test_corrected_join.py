@@ -1,4 +1,4 @@
-"""What a corrected join keeps of the records of a key and time, and what it notes."""
+"""The state of a corrected join: what it keeps of the records of a key and time, and what it notes."""
 
 from typing import Any
 

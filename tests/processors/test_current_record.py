@@ -1,4 +1,4 @@
-"""What a processor is told of the record that its task is at, and of stream time."""
+"""The current record and stream time, as a processor is told of them."""
 
 from pathlib import Path
 from typing import Any

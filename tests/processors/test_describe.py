@@ -1,4 +1,4 @@
-"""How a topology is described."""
+"""The description of a topology."""
 
 from millpond.processors import (
     Consumed,

@@ -114,7 +114,7 @@ def sent_messages(into: list[Any]) -> Iterator[None]:
 
 
 def run(built: Topology, batches: list[dict[str, list[Record]]], backend: str, *, columns: bool) -> list[Any]:
-    """What comes out, what is sent in between, what is counted and what is stored, micro-batch by micro-batch."""
+    """Return what comes out, is sent in between, is counted and is stored, micro-batch by micro-batch."""
     seen: list[Any] = []
     messages: list[Any] = []
     with sent_messages(messages), TopologyDriver(built, backend=backend) as driver:

@@ -1,4 +1,4 @@
-"""What a foreign-key join finds in its right table does not depend on the tasks that both tables are in (KIP-213).
+"""A foreign-key join finds the same in its right table, in whatever tasks the two tables are (KIP-213).
 
 Kafka Streams reads the right table where it is, also where that is with the left one. Millpond then has a copy of it in
 tasks of its own, so that Spark can run the join. ``_where_it_is`` makes the topology of Kafka Streams.
@@ -133,7 +133,7 @@ def test_a_suppressed_row_is_found_as_it_has_come_out(declared: str) -> None:
 
 @pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
 def test_a_suppressed_row_of_a_table_joined_with_itself_is_found_as_it_has_come_out(backend: str) -> None:
-    """Where it is, Kafka Streams finds the old value of the second update: "y/x", which never was a row."""
+    """In its place, Kafka Streams finds the old value of the second update: "y/x", which never was a row."""
     builder = StreamsBuilder(key_serde="string", value_serde="string")
     a = builder.table("A")
     twice = a.join(a, _pair, Materialized("twice", value_serde="string"))
@@ -273,7 +273,7 @@ def _join_beside(tables: list[KTable], unrelated: Sequence[tuple[int, int, int]]
 
 
 def _run(topology: Topology, records: Sequence[Input], size: int = 1) -> list[list[Record]]:
-    """What comes out of each micro-batch of ``size`` records."""
+    """Return what comes out of each micro-batch of ``size`` records."""
     outputs = []
     with TopologyDriver(topology) as driver:
         for start in range(0, len(records), size):

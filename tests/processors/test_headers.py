@@ -1,4 +1,4 @@
-"""Which headers the results of each operator have: those that Kafka Streams gives them (docs/headers.md)."""
+"""The headers of each operator's results: those that Kafka Streams gives them (docs/headers.md)."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -51,7 +51,7 @@ def numbers(records: Sequence[Record]) -> list[tuple[Any, int]]:
 
 
 def results(describe: Callable[[StreamsBuilder], Any], piped: Sequence[Piped], **options: Any) -> list[tuple[Any, int]]:
-    """What comes out of the records, each of which is a micro-batch."""
+    """Return what comes out of the records, each of which is a micro-batch."""
     with TopologyDriver(text_topology(describe, **options)) as driver:
         for number, (topic, key, value, timestamp) in enumerate(piped, 1):
             driver.pipe(topic, key, value, timestamp, headers=header(number))

@@ -1,4 +1,4 @@
-"""Which keys most records of a task have, from a sample of each run: right in any cut, in columns and in batches."""
+"""The hot keys of a task, from a sample of each run: right in any cut, in columns and in batches."""
 
 from collections import Counter
 from random import Random

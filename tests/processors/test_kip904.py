@@ -45,7 +45,7 @@ def animals_by_zoo(builder: StreamsBuilder) -> KTable:
 
 
 def history_by_first_letter(builder: StreamsBuilder) -> KTable:
-    """What was subtracted from and added to each group, in order."""
+    """Return a table of what was subtracted from and added to each group, in order."""
     groups = builder.table("in").group_by(lambda key, value: (value[0], value))
     return groups.aggregate(
         str,
@@ -149,7 +149,7 @@ def test_one_object_that_is_returned_as_key_each_time_is_one_group_without_equal
 
 
 def messages(upgrade_from: str | None, *rows: Row) -> list[tuple[Change[str], bytes]]:
-    """What a group-by sends through its repartition topic, and the bytes."""
+    """Return what a group-by sends through its repartition topic, and the bytes."""
     builder = StreamsBuilder(upgrade_from=upgrade_from)
     builder.table("in", Consumed("string", "string")).group_by(lambda key, value: (value[0], value)).count().to("out")
     first = builder.build().subtopologies[0]

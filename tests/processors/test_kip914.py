@@ -44,7 +44,7 @@ def _columns(keys: Any, left: Any, right: Any) -> Any:
 
 
 def _run(topology: Topology, records: str) -> list[Results]:
-    """What each record produces; a record is ``a0@0``: its topic is its first letter, ``a!@0`` deletes."""
+    """Return what each record produces; a record is ``a0@0``: its topic is its first letter, ``a!@0`` deletes."""
     results = []
     with TopologyDriver(topology) as driver:
         for record in records.split():

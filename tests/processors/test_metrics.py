@@ -1,4 +1,4 @@
-"""What tasks measure: each figure where it must have a known value."""
+"""The measurements of tasks: each figure where it must have a known value."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -66,7 +66,7 @@ def batches(topology: Topology, micro_batch: MicroBatch) -> dict[str, Batch]:
 
 
 def outputs(topology: Topology, micro_batches: Iterable[MicroBatch], *, complete: bool = False) -> list[Output]:
-    """What each micro-batch brings out, and with ``complete`` what comes out in the end."""
+    """Return what each micro-batch brings out, and with ``complete`` what comes out in the end."""
     found: list[Output] = []
     with TopologyDriver(topology) as driver:
         for micro_batch in micro_batches:
@@ -108,7 +108,7 @@ TRAVELING_ONCE = st.tuples(
 
 
 class TestAMicroBatchIsItsRecordsSorted:
-    """What comes out is what comes out in the order of arrival if records arrive sorted by time."""
+    """A micro-batch gives what its records give in the order of arrival, if they arrive sorted by time."""
 
     @thorough
     @given(st.one_of(programs(NO_REPARTITION), THROUGH_REPARTITION_TOPICS), MICRO_BATCHES, st.booleans())
@@ -124,7 +124,7 @@ class TestAMicroBatchIsItsRecordsSorted:
     def test_each_key_of_what_state_has_made_if_it_travels_once(
         self, program: list[Step], micro_batches: list[MicroBatch]
     ) -> None:
-        """Those of different keys are sorted by time, which a task behind the next one could tell."""
+        """Records of different keys are sorted by time, which a task behind the next one could tell."""
         topology = build(program, Order.TIME)
         travels = derived(topology)
         assume(travels and not topology.loops and ordered(topology))

@@ -1,4 +1,4 @@
-"""What a port from Kafka Streams meets in serdes, windowed keys and stores (docs/coming-from-kafka-streams.md)."""
+"""The serdes, windowed keys and stores that a port from Kafka Streams meets (docs/coming-from-kafka-streams.md)."""
 
 import pytest
 

@@ -174,7 +174,7 @@ def outcome(topology: Topology, inputs: Iterable[MicroBatch], complete: bool = F
 
 
 def rows(store: Any) -> list[tuple[bytes, bytes]]:
-    """What a store shows; a window store may still have segments that have expired."""
+    """Return what a store shows; a window store may still have segments that have expired."""
     entries = list(store._scan_rows(b"\0", b"\3"))
     if hasattr(store, "retention"):
         horizon = store._segments.horizon()

@@ -167,7 +167,7 @@ CASES: dict[str, Case] = {
 def runs(
     make: Callable[[], Topology], directory: Path, first: Records, later: Sequence[Records], reset: int | None
 ) -> list[list[Record]]:
-    """What comes out of each later run for times after the limit; the first run knows no limit."""
+    """Return what comes out of each later run for times after the limit; the first run knows no limit."""
     found = []
     for number, records in enumerate([first, *later]):
         topology = make()

@@ -67,7 +67,7 @@ def test_without_a_wait_everything_goes_out_at_once_except_what_is_late() -> Non
 
 
 def oracle(records: list[Input], wait: int, max_records: int) -> list[Record]:
-    """What is held, as a plain dict that is searched from the start after each record."""
+    """Return what comes out of a plain dict of held records, which is searched from the start after each record."""
     held: dict[Any, tuple[int, Any, int]] = {}
     stream_time, output = 0, []
     for _, key, value, timestamp in records:

@@ -54,7 +54,7 @@ def _joined_columns(keys: Any, own: Any, found: Any) -> Any:
 
 
 def _match(joined: Joined, tolerance: int, known: Sequence[Arrival], own: Arrival) -> str | None:
-    """What a record meets that may meet something newer, of all versions that are known."""
+    """Return what a record meets that may meet something newer, of all versions that are known."""
     versions = {one.timestamp: one.value for one in known if one.key == own.key}
     valid = max((time for time in versions if time < own.timestamp + joined.exact), default=None)
     later = [time for time, value in versions.items() if time > own.timestamp - joined.exact and value is not None]

@@ -80,7 +80,7 @@ def fits(value: Any, other: Any) -> Any:
 def run(
     topology: Topology, backend: str, batches: list[MicroBatch], key_type: pa.DataType, *, whole: bool
 ) -> list[Any]:
-    """What comes out of each micro-batch, what is counted, and what is stored; ``whole``: as columns, in waves."""
+    """Return what comes out of each micro-batch, is counted, and is stored; ``whole``: as columns, in waves."""
     (part,) = topology.subtopologies
     decoders = {topic: Decoder(topic, None, None) for topic in TOPICS}
     seen: list[Any] = []
@@ -104,7 +104,7 @@ def run(
 
 
 def one_by_one(blobs: list[exchange.Blob], keep_order: Any, regroup: Any, *options: Any) -> Iterator[Run]:
-    """What ``gather`` gives where no runs are made longer, record by record."""
+    """Yield what ``gather`` gives where no runs are made longer, record by record."""
     for found in gather(blobs, keep_order, None, *options):
         for row in found.records.to_batch().rows():
             yield Run(found.input, row, settled=True)

@@ -233,7 +233,7 @@ class TestWhatMakesNoSenseIsRefused:
 
 
 def looked_up(builder: StreamsBuilder | TopologyBuilder) -> None:
-    """A global store of names, and what looks them up."""
+    """Add a global store of names, and what looks them up."""
     builder.add_global_store(NAMES, "names in", Fill, Consumed(value_serde="string"), name="fill")
     if isinstance(builder, StreamsBuilder):
         builder.stream("in").process(LookUp, stores=["names"]).to("out")

@@ -1,4 +1,4 @@
-"""Who looks a table up whose rows expire finds what has not expired by the time of the record that looks."""
+"""A lookup in a table whose rows expire finds what has not expired by the time of the record that looks."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -50,7 +50,7 @@ def kept(name: str, expired: str, *, versioned: bool) -> Materialized:
 
 
 def run(topology: Topology, rows: Sequence[Row], cuts: Sequence[int]) -> Iterator[tuple[str, Any, int]]:
-    """What comes out in micro-batches that are cut there."""
+    """Yield what comes out in micro-batches that are cut there."""
     with TopologyDriver(topology) as driver:
         for start, stop in zip([0, *cuts], [*cuts, len(rows)], strict=True):
             part = rows[start:stop]
@@ -127,7 +127,7 @@ def without(all_: str, value: str) -> str:
 def test_a_group_of_a_join_has_what_has_not_expired(
     how: str, versioned: bool, rows: list[Row], cuts: list[int]
 ) -> None:
-    """What leaves the group has to be what has entered it. By foreign key, left rows expire by left times alone."""
+    """The group loses exactly what has entered it. By foreign key, left rows expire by left times alone."""
     sides, ends = {"left": Living(), "right": Living()}, {"left": 0, "right": 0}
     for row in rows:
         sides[row.topic].take(row)

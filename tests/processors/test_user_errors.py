@@ -227,7 +227,7 @@ class Outcome(NamedTuple):
 
 
 def run(build: Build, bad: Arrival | None, on_error: str = "fail") -> Outcome:
-    """What comes out of all arrivals until the input is complete, with ``bad`` in place of the bad one, or without."""
+    """Return what comes out of all arrivals until completion, with ``bad`` in place of the bad one, or without."""
     builder = StreamsBuilder(key_serde=TEXT, value_serde=MSGPACK)
     made = build(builder)
     (made.to_stream() if isinstance(made, KTable) else made).to("out")

@@ -1,4 +1,4 @@
-"""What value getters read of a history."""
+"""The reading of histories by value getters."""
 
 from itertools import islice
 from typing import Any

@@ -73,7 +73,7 @@ def updating(windows: AnyWindows, key_serde: str) -> Topology:
 def steps(
     topology: Topology, backend: str, chunks: list[list[Record]], form: Form | None, complete_at: int
 ) -> Iterator[Any]:
-    """What comes out of each micro-batch, what is counted, and what is in the store at its end; no form: one by one."""
+    """Yield what comes out of each micro-batch, is counted, and is in the store at its end; no form: one by one."""
     (part,) = topology.subtopologies
     with TemporaryDirectory() as directory, supplier(backend).open(Path(directory) / "store") as engine:
         for number, chunk in enumerate(chunks):

@@ -104,7 +104,7 @@ def test_late_records_are_counted_once_for_each_window_that_they_miss(seed: int)
 
 
 def sliding_window_oracle(records: list[Input], difference: int) -> dict[Windowed[Any], int]:
-    """How many records each sliding window holds, by its definition: those that end at a record or start after one."""
+    """Return how many records each sliding window holds: by definition, windows end at a record or start after one."""
     counts = {}
     for key in {record.key for record in records}:
         times = [record.timestamp for record in records if record.key == key]

@@ -111,7 +111,7 @@ def run(
     sizes: list[int],
     build: Callable[[StreamsBuilder], KTable],
 ) -> tuple[list[Record], Counter[str], list[Any]]:
-    """What comes out, what was counted, and what the store holds at the end; records are taken as they come."""
+    """Return what comes out, what was counted, and what the store holds at the end; records are taken as they come."""
     builder = StreamsBuilder(order="arrival")
     build(builder).to("out")
     with TopologyDriver(builder.build(), on_error="skip") as driver:

@@ -1,4 +1,4 @@
-"""What contenders of ``millpond bench spark`` answer on a small scale, and which part of it is the same for all."""
+"""The answers of contenders of ``millpond bench spark`` on a small scale, and the part that is the same for all."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -48,6 +48,6 @@ def common_part(answer: Answer, rows: Iterable[Mapping[str, Any]]) -> Rows:
 
 
 def _progress(row: Mapping[str, Any]) -> int:
-    """What does not go back from one row of a key to its next: its time, or a count."""
+    """Return what does not go back from one row of a key to its next: its time, or a count."""
     made: int = row["timestamp"] if "timestamp" in row else row["value"]
     return made

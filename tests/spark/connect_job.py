@@ -65,7 +65,7 @@ def refusal(call: Callable[[], object]) -> str:
 
 
 def count_streaming(spark: SparkSession, directory: Path, words: str) -> dict[str, Any]:
-    """What is written and stored once one more file of words has been counted, by a query that is new or goes on."""
+    """Return what is written and stored once a query, new or old, has counted one more file of words."""
     (directory / "words").mkdir(exist_ok=True)
     file = pa.table({"key": list(words), "value": range(len(words)), "timestamp": range(len(words))})
     pq.write_table(file, directory / "words" / f"{words}.parquet")
@@ -122,7 +122,7 @@ def at_rows(spark: SparkSession) -> list[tuple[Any, ...]]:
 
 
 def each_batch(spark: SparkSession, directory: Path) -> list[tuple[Any, ...]]:
-    """What a function has written that gets the changes of a verb at a DataFrame, micro-batch by micro-batch."""
+    """Return what a function has written that gets the changes of a verb at a DataFrame, by micro-batch."""
     source: Any = spark.readStream.schema(WORDS).parquet(str(directory / "words"))
     timed: Any = source.withColumn("at", F.timestamp_seconds("timestamp"))
     pond = Millpond(application_id="batches", state_dir=str(directory / "state"), backend="lmdb")

@@ -85,7 +85,7 @@ class Watcher(StreamingQueryListener):
         self.batch = progress.batchId
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing is to be noted."""
+        """Note nothing."""
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """There was no micro-batch."""

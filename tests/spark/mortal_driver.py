@@ -1,8 +1,8 @@
-"""Drivers of the mortal jobs, which die at a step of theirs or of one of their workers.
+"""Drivers of the mortal jobs, which die at a step of their own or of one of their workers.
 
 Steps are whatever can leave something behind: writes of durable files and local copies, and of the files of a
 checkpoint. A step's label says who does it, in the driver or a Spark task, what, and how often it was done there
-before. Nobody dies twice with the same label, so a driver that is started until it survives has died at each of them.
+before. No process dies twice with the same label, so a driver that is started until it survives has died at each.
 
 To start a JVM takes far longer than all that is to be seen. So drivers are forked from a nursery, a process that has
 imported everything and used nothing, and attach to the JVM of the test; what a dead driver leaves running there ends
@@ -48,7 +48,7 @@ _FIRST: Final = (", 1", ", 2")
 
 
 class Victim(StrEnum):
-    """Who dies."""
+    """The process that dies."""
 
     NOBODY = "nobody"
     WORKER = "the worker whose step it is"
@@ -57,7 +57,7 @@ class Victim(StrEnum):
 
 
 class Order(NamedTuple):
-    """What a driver is to do.
+    """The work that a driver is to do.
 
     Attributes:
         job: the name of the job.
@@ -87,7 +87,7 @@ class Order(NamedTuple):
 
 @dataclass
 class Deaths:
-    """Who dies at which step. Travels to the workers, where steps are counted anew for each Spark task.
+    """The deaths of a job by their steps. It travels to the workers, where steps are counted anew for each Spark task.
 
     Attributes:
         directory: of the job. In ``deaths`` it has an empty file for each label at which somebody has died, and for
@@ -152,14 +152,14 @@ class Deaths:
         return self.directory / "deaths" / f"driver {self.number}"
 
     def _let_arrive(self) -> None:
-        """The world goes on: what waits arrives while the driver is at work."""
+        """Let what waits arrive while the driver is at work."""
         for path in (self.directory / "waiting").iterdir():
             with suppress(FileNotFoundError):
                 os.replace(path, self.directory / "in" / path.name)
 
 
 def _mark_files_of_checkpoints(deaths: Deaths) -> None:
-    """Whatever changes the files of a checkpoint is a step."""
+    """Make each change of the files of a checkpoint a step."""
 
     def marked(what: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def mortal(*arguments: Any) -> Any:
@@ -236,7 +236,7 @@ def attached(port: int, token: str) -> SparkSession:
 
 
 def main(number: str, *order: str) -> None:
-    """A driver with a JVM of its own."""
+    """Run a driver with a JVM of its own."""
     spark = own_session()
     job, phase, directory, backend, victim, among = order
     Order(job, int(phase), directory, backend, Victim(victim), among).run(spark, int(number))

@@ -2,11 +2,11 @@
 
 Its only task has a store on each backend, so that each death leaves all of them behind at once.
 
-What is due lies in ``DIRECTORY/due``: files named ``<number>.<micro-batch>.<moment>.<victim>``. Whoever comes first to
-the moment of the first of them, in that micro-batch or later, takes it away and kills the victim. A straggler, which is
-always a first attempt, is not killed, but hangs until its twin is done; that needs the master of a cluster of two
-hosts. Nor is anybody killed where the local directory goes, or the storage fails. Who began to commit is in
-``DIRECTORY/commits``: files named ``<micro-batch>.<host>``.
+Deaths that are due lie in ``DIRECTORY/due``: files named ``<number>.<micro-batch>.<moment>.<victim>``. The first
+process to reach the moment of the first of them, in that micro-batch or later, takes it away and kills the victim. A
+straggler, which is always a first attempt, is not killed, but hangs until its twin is done; that needs the master of a
+cluster of two hosts. No process is killed either where the local directory goes, or the storage fails. The hosts that
+began to commit are in ``DIRECTORY/commits``: files named ``<micro-batch>.<host>``.
 """
 
 import os
@@ -79,7 +79,7 @@ class Deaths:
     committing: bool = False
 
     def at_step(self, step: Step) -> Fault | None:
-        """What a plan asks. Backends are also written to before a commit, to catch up."""
+        """Return the fault that a plan asks for. Backends are also written to before a commit, to catch up."""
         if step in (Step.BACKEND_OPEN, Step.FILE_READ):
             self.committing = False
         if step is Step.FILE_CREATE:
@@ -91,7 +91,7 @@ class Deaths:
         return Fault.ERROR if step in _OF_STORAGE and self._storage_fails() else None
 
     def at(self, now: str) -> None:
-        """Kill whoever is due at the moment ``now``."""
+        """Kill the victim that is due at the moment ``now``."""
         first = min((self.directory / "due").iterdir(), default=None)
         if first is None or os.getpid() == self.driver:
             return

@@ -37,7 +37,7 @@ File: TypeAlias = tuple[int, Sequence[str]]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a job runs, and what happens to it there.
+    """The place where a job runs, and what happens to it there.
 
     Attributes:
         spark: the session.
@@ -155,7 +155,7 @@ def _only_counts(place: Place) -> None:
 
 
 def _nothing(_: Place) -> None:
-    """The job begins with the next phase."""
+    """Do nothing: the job begins with the next phase."""
 
 
 def _seeds(place: Place) -> DataFrame:

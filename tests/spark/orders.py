@@ -108,7 +108,7 @@ def read_files(spark: SparkSession, directory: Path, files_per_batch: int = 1) -
 
 
 def in_process(sink: str, events: Iterable[Event]) -> list[tuple[Any, Any, int]]:
-    """What the in-process driver writes to ``sink``."""
+    """Return what the in-process driver writes to ``sink``."""
     with TopologyDriver(rated_orders()) as driver:
         for topic, row in events:
             driver.pipe(topic, row[KEYS[topic]], row, row["at"])

@@ -299,7 +299,7 @@ class Runs:
         return self._spark.read.schema(rows.schema).parquet(place).drop("part")
 
     def answer(self, job: Job) -> DataFrame:
-        """What the query has put out, once it has seen everything."""
+        """Return what the query has put out, once it has seen everything."""
         partitions = self._random.randint(1, 3)
         for part in range(self._parts):
             self._spark.conf.set("spark.sql.session.timeZone", self._random.choice(ZONES))
@@ -337,7 +337,7 @@ def _current(feed: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 
 def difference(spark: SparkSession, name: str, seed: int, parts: int = PARTS) -> str | None:
-    """How the answer of a job, started so many times, differs from that of Spark SQL; None if it does not."""
+    """Return how the answer of a job, started so many times, differs from that of Spark SQL; None if it does not."""
     random, zone = Random(seed), spark.conf.get("spark.sql.session.timeZone")
     with tempfile.TemporaryDirectory(prefix="random-verbs-") as directory:
         try:

@@ -34,7 +34,7 @@ def standalone(directory: Path) -> Iterator[str]:
 
 
 def submit(directory: Path, url: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """What ``spark-submit`` does, called in a directory with nothing of this environment but Java."""
+    """Run ``spark-submit``, called in a directory with nothing of this environment but Java."""
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYSPARK_PYTHON")}
     return subprocess.run(
         [str(HOME / "bin" / "spark-submit"), "--master", url, *arguments],
@@ -64,7 +64,7 @@ def _process(command: list[str], log: Path, environment: Mapping[str, str]) -> I
 
 
 def _said(log: Path, pattern: re.Pattern[str]) -> str:
-    """What a log says that matches, waited for."""
+    """Wait for a line of a log that matches, and return what it says."""
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
         found = pattern.search(log.read_text())

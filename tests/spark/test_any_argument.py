@@ -1,4 +1,4 @@
-"""Whatever a parameter of a verb of ``Millpond`` is given, the call is answered, or refused in words of its own."""
+"""Any value for a parameter of a verb of ``Millpond``: the call is answered, or refused in words of its own."""
 
 import inspect
 import itertools

@@ -242,7 +242,7 @@ def test_a_condition_that_is_none_is_refused(
 
 
 def by_sql(spark: SparkSession, join: str, **tables: DataFrame) -> DataFrame:
-    """What Spark makes of a join of trades."""
+    """Return what Spark makes of a join of trades."""
     setting = "spark.sql.join.asofJoin.enabled"
     before = str(spark.conf.get(setting))
     for name, rows in tables.items():

@@ -135,6 +135,6 @@ def test_backups_under_load_whose_process_is_killed_are_the_query_at_their_commi
 
 
 def present(place: QueryPlace) -> dict[str, list[object]]:
-    """What stores have for each key now: which versions were before depends on what came in one micro-batch."""
+    """Return what stores have for each key now: which versions were before depends on what came in one micro-batch."""
     found = contents(place)
     return {name: [row for row in rows if row.get("valid_to") is None] for name, rows in found.items()}

@@ -178,7 +178,7 @@ def test_what_waits_in_a_backfill_comes_out_of_the_stream(
 
 
 def write_in_turn(directory: Path) -> None:
-    """The files of both parts in one directory, where Spark reads them one after the other."""
+    """Write the files of both parts into one directory, where Spark reads them one after the other."""
     (directory / "all").mkdir()
     for number in range(2):
         (source,) = (directory / str(number)).glob("*.parquet")

@@ -49,7 +49,7 @@ class Feed:
         return reader.parquet(place)
 
     def run(self, rows: DataFrame, each: Callable[[DataFrame], None] | None = None) -> list[Row]:
-        """What comes out, micro-batch by micro-batch; ``each`` is told of each."""
+        """Return what comes out, micro-batch by micro-batch; ``each`` is told of each."""
         found: list[Row] = []
 
         def take(batch: DataFrame, _: int) -> None:
@@ -82,7 +82,7 @@ def orders(*minutes: Sequence[float]) -> list[list[Row]]:
 
 
 def held_back(feed: Feed, pond: Millpond) -> DataFrame:
-    """A left join of orders with payments. The first order has none, so it comes out 15 minutes after its time."""
+    """Return a left join of orders with payments. The first order has none, so it comes out 15 minutes late."""
     sales = feed.stream("orders", ORDERS, orders([0, 0], [8], [16], [60]))
     payments = feed.stream("payments", PAYMENTS, [[(2, at(2))], [(3, at(8))], [(4, at(16))], [(5, at(60))]])
     return pond.stream_join(

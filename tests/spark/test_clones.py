@@ -45,7 +45,7 @@ def started(job: Job, found: list[str]) -> StreamingQuery:
 
 
 def contents(place: QueryPlace, batch: int | None = None) -> dict[str, list[dict[str, Any]]]:
-    """What all stores have after a micro-batch, by the name of the verb and the store."""
+    """Return what all stores have after a micro-batch, by the name of the verb and the store."""
     views = StateInspector.at(place.checkpoint, place.state_dir).stores(batch)
     return {
         f"{view.sink} {view.name}": sorted((row for rows in view.rows() for row in rows.to_pylist()), key=str)

@@ -62,7 +62,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def last_line(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """What the job has printed last."""
+    """Return what the job has printed last."""
     lines = [line for line in done.stderr.splitlines() if re.search("Error|Exception|FAILED", line)]
     assert done.returncode == 0, "\n".join([done.stdout[-2000:], *lines[:60]])
     printed: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -70,7 +70,7 @@ def last_line(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 
 def submitted_with_archive(cluster: str, archive: Path, place: Path, driver: Path) -> dict[str, Any]:
-    """What the job prints whose driver runs another Python than ``./env/bin/python``, which executors have."""
+    """Return what the job prints whose driver runs another Python than ``./env/bin/python``, which executors have."""
     python = ["--conf", "spark.pyspark.python=./env/bin/python", "--conf", f"spark.pyspark.driver.python={driver}"]
     return last_line(submit(place, cluster, "--archives", f"{archive}#env", *python, str(JOB), str(place)))
 

@@ -21,7 +21,7 @@ JOB = Path(__file__).with_name("connect_job.py")
 
 
 def run(directory: Path, python: str) -> dict[str, Any]:
-    """What a session of Spark Connect gave, with a server of its own whose workers run this Python."""
+    """Return what a session of Spark Connect gave, with a server of its own whose workers run this Python."""
     # Under test, PySpark's server takes a free port instead of a fixed one.
     environment = {**os.environ, "PYSPARK_PYTHON": python, "SPARK_TESTING": "1"}
     done = subprocess.run(
@@ -41,7 +41,7 @@ def run(directory: Path, python: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What came out with the Python that the refusal of one without packages names, and that refusal."""
+    """Return what came out with the Python that the refusal of one without packages names, and that refusal."""
     directory = tmp_path_factory.mktemp("connect")
     bare = directory / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')

@@ -1,4 +1,4 @@
-"""Continuing a checkpoint: what the new one says, whoever dies on the way, and what is refused. No Spark runs here."""
+"""Continuing a checkpoint: what the new one says, deaths on the way, and what is refused. No Spark runs here."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -72,7 +72,7 @@ class MemoryFiles:
         self._change([partial(self._copy, path, source, target) for path in paths])
 
     def rename(self, source: str, target: str) -> None:
-        """An object store renames by copying and deleting, one file after the other."""
+        """Rename as an object store does: by copying and deleting, one file after the other."""
         assert not self.exists(target)
         paths = self._below(source) or [source]
         self._change([partial(self._move, path, source, target) for path in paths])
@@ -124,7 +124,7 @@ def old_checkpoint(*, planned: bool = False) -> dict[str, str]:
 
 
 def run_by_spark(files: MemoryFiles, location: str) -> None:
-    """What Spark leaves of a micro-batch without rows that runs two operators."""
+    """Leave what Spark leaves of a micro-batch without rows that runs two operators."""
     assert json.loads(files.content[f"{location}/metadata"]) == {"id": "1837db81"}
     _, metadata, *offsets = files.content[f"{location}/offsets/0"].splitlines()
     assert json.loads(metadata)["conf"]["spark.sql.shuffle.partitions"] == "4"
@@ -245,7 +245,7 @@ def test_whoever_dies_at_any_step_leaves_nothing_that_counts_and_the_next_start_
 
 
 def anywhere(made: Mapping[str, str], new: str) -> dict[str, str]:
-    """What a new checkpoint has, whichever its place."""
+    """Return what a new checkpoint has, wherever it is."""
     return {path: text.replace(f"{new}/", "/new/") for path, text in made.items()}
 
 

@@ -38,7 +38,7 @@ def histories(seed: int) -> tuple[list[Any], list[Any]]:
 
 
 def left_of(changes: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """What a feed leaves: number and price."""
+    """Return what a feed leaves: number and price."""
     last = {tuple(row[name] for name in KEY): row for row in sorted(changes, key=lambda row: row["sequence"])}
     return sorted((row["number"], row["price"]) for row in last.values() if row["op"] == "upsert")
 
@@ -79,7 +79,7 @@ def test_streams_of_many_files_with_restarts_leave_the_join_of_all_rows(spark: S
 
 
 def in_this_process(tables: list[pa.Table], given: dict[str, Any]) -> list[dict[str, Any]]:
-    """What Pond makes of the same rows in other micro-batches."""
+    """Return what Pond makes of the same rows in other micro-batches."""
     found = []
     with Pond().in_batches.asof_join(tables[0].schema, tables[1].schema, **given) as join:
         for start in range(0, 40, 5):

@@ -96,7 +96,7 @@ class Job:
         return writer.option("checkpointLocation", f"{place}/checkpoint").trigger(availableNow=True).start()
 
     def seen(self, restarts: int = 0, *, ended: bool = True) -> Overview:
-        """What is known of it, once it is known that it was started so often, and whether it has ended."""
+        """Return what is known of it, once it is known that it was started so often, and whether it has ended."""
         watched = QueryMonitor(f"{self.directory}/checkpoint", f"{self.directory}/state", f"{self.directory}/progress")
         until = time.monotonic() + PATIENCE
         while True:
@@ -232,7 +232,7 @@ def test_a_sink_that_fails_and_one_that_does_not_return_are_named(
 
 
 def _later(job: Job, millis: int, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """What is known of a running query so many milliseconds from now, if nothing happens until then."""
+    """Return what is known of a running query so many milliseconds from now, if nothing happens until then."""
     monkeypatch.setattr(query_monitor, "time", lambda: time.time() + millis / 1000)
     watched = QueryMonitor(f"{job.directory}/checkpoint", None, f"{job.directory}/progress")
     return watched.look()

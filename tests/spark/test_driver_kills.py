@@ -1,4 +1,4 @@
-"""Whoever dies while state is carried over, at whichever step: the job goes on as one that nobody killed.
+"""Deaths at every step while state is carried over: the job goes on as one that nobody killed.
 
 Files of words arrive all the time: before each start, and while it is under way.
 """
@@ -81,7 +81,7 @@ class Life:
         return (self.directory / "log").read_text()[-5000:]
 
     def rows(self) -> list[Row]:
-        """What the committed files of the sink hold."""
+        """Return what the committed files of the sink hold."""
         return [row for path in committed(self.directory / "out") for row in read(path)]
 
     def check(self) -> None:
@@ -128,7 +128,7 @@ def go_on(life: Life, start: Start, victim: Victim, among: str) -> None:
 
 
 def who(label: str) -> str:
-    """Who died at a step: the driver, or a worker with a unit of what is carried over, or with a task of a batch."""
+    """Return which process died at a step: the driver, or a worker with a unit of what is carried over, or a task."""
     return label.partition(" ")[0]
 
 

@@ -75,7 +75,7 @@ class Query:
         return {"state_dir": f"{self.directory}/state", "local_dir": f"{self.directory}/local", "backend": "lmdb"}
 
     def rows(self, words: list[str], topology: Topology, sink: str = "counts", **options: Any) -> DataFrame:
-        """What a topology writes to a sink, with one more file of words."""
+        """Return what a topology writes to a sink, with one more file of words."""
         streams = SparkStreams(topology, application_id="job", **self.places, **options)
         return streams.transform({"words": self.add(words)}, sink=sink)
 

@@ -1,4 +1,4 @@
-"""What a user gave for a parameter has one text, in whatever way it was written, on whichever day and session."""
+"""The text of a user's parameter: it is the same however it was written, on every day and in every session."""
 
 from datetime import datetime
 from typing import Any

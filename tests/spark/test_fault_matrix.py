@@ -1,4 +1,4 @@
-"""Whatever happens at whichever moment of a commit, on Spark: the output is that of an undisturbed run."""
+"""Faults at each moment of a commit, on Spark: the output is that of an undisturbed run."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -71,7 +71,7 @@ def test_the_twin_of_whoever_hangs_commits_on_another_host_and_the_output_is_the
 
 
 def prepared(directory: Path, victims: Collection[str], over: int = 1) -> list[Event]:
-    """The job's input, with each of these due at each moment, from the first micro-batch on or over so many of them."""
+    """Write the job's input, with each death due at each moment, from the first micro-batch on or over so many."""
     events = random_events(7, 400)
     write_files(directory / "in", events, FILES)
     (directory / "due").mkdir()
@@ -88,7 +88,7 @@ def output(spark: SparkSession, directory: Path) -> list[tuple[Any, ...]]:
 
 
 def undisturbed(events: list[Event]) -> list[tuple[Any, ...]]:
-    """What the in-process driver puts out."""
+    """Return what the in-process driver puts out."""
     with TopologyDriver(spending()) as driver:
         for topic, row in events:
             driver.pipe(topic, row[KEYS[topic]], row, row["at"])

@@ -1,4 +1,4 @@
-"""What a fork has copies of, while the original goes on, and what is no longer there to be forked. No Spark runs."""
+"""The files that a fork copies while the original goes on, and what can no longer be forked. No Spark runs."""
 
 import json
 from collections.abc import Callable

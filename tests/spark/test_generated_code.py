@@ -1,4 +1,4 @@
-"""What Spark generates code for: once for a query, and not for each micro-batch."""
+"""The code that Spark generates: once for a query, and not for each micro-batch."""
 
 from pathlib import Path
 from typing import Any, cast

@@ -55,13 +55,13 @@ class Sales(Arriving):
         return (pond or self.pond()).aggregate(rows, **asked)
 
     def shown(self, *columns: str) -> dict[Any, tuple[Any, ...]]:
-        """What a reader of the changes has in the end."""
+        """Return what a reader of the changes has in the end."""
         ordered = sorted(self.found, key=lambda row: row["sequence"])
         return {tuple(row[name] for name in KEY): tuple(row.get(name) for name in columns) for row in ordered}
 
 
 def by_spark(rows: DataFrame, sets: str, *columns: str) -> dict[Any, tuple[Any, ...]]:
-    """What Spark SQL gives."""
+    """Return what Spark SQL gives."""
     found = rows.sparkSession.sql(
         "SELECT k, g, grouping_id() AS grouping_id, grouping(k) AS all_k, count(*) AS n, sum(v) AS total, "
         f"max(id) AS newest FROM {{rows}} GROUP BY {sets}",

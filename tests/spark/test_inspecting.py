@@ -1,4 +1,4 @@
-"""What is looked at without Spark is what Spark shows of the same checkpoint, for each kind of store and checkpoint."""
+"""A look without Spark shows what Spark shows of the same checkpoint, for each kind of store and checkpoint."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -92,7 +92,7 @@ class Query:
                     self._spark.conf.set(name, old)
 
     def manifests(self, batch: int) -> list[Manifest]:
-        """What Spark reads out of its state."""
+        """Return what Spark reads out of its state."""
         return sorted(Checkpoint(self._spark, self.checkpoint).manifests(batch), key=_task)
 
     def inspector(self, **options: Any) -> StateInspector:

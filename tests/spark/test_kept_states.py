@@ -1,4 +1,4 @@
-"""What a Python worker keeps of its tasks' states, within one budget of memory; without Spark."""
+"""The states that a Python worker keeps of its tasks, within one budget of memory; without Spark."""
 
 import logging
 from collections import Counter
@@ -63,11 +63,11 @@ class Worker:
 
     @property
     def held(self) -> dict[str, int]:
-        """What each task has in memory."""
+        """Return what each task has in memory."""
         return {task: size for task, state in self.states.items() if (size := state.memory_use())}
 
     def serve(self, task: str, rows: int = ROWS, *, query: str = "query", run: str = "run", seconds: int = 1) -> None:
-        """A micro-batch that counts so many new keys of a task, and some that it knows."""
+        """Run a micro-batch that counts so many new keys of a task, and some that it knows."""
         self._clock += seconds
         owner = Owner(("place", "app", query), run, self.budget)
         with self.kept.at_work(owner, task, lambda: self._made(task), self._clock) as state:
@@ -88,7 +88,7 @@ class Worker:
             )
 
     def fail(self, task: str) -> None:
-        """A micro-batch of a task that fails."""
+        """Run a micro-batch of a task that fails."""
         owner = Owner(("place", "app", "query"), "run", self.budget)
         with self.kept.at_work(owner, task, lambda: self._made(task), self._clock) as state:
             state.rollback()
@@ -251,7 +251,7 @@ def test_a_task_whose_backend_has_another_budget_is_refused(tmp_path: Path) -> N
 
 
 def restored_in_turns(settings: StateSettings, part: Subtopology) -> list[int]:
-    """How many of a task's copies were filled anew, of two tasks in turn that change a store and come three times."""
+    """Return how many copies were filled anew, of two tasks in turn that change a store and come three times."""
     manifests: dict[int, Manifest] = {}
     restored = []
     for partition in (0, 1) * 3:

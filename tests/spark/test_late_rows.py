@@ -112,7 +112,7 @@ Told = tuple[str, str, timedelta, timedelta]
 
 
 def two(reasons: tuple[str, str], waits: timedelta) -> set[Told]:
-    """What is told where a row of either side is late; ``waits`` beside the grace."""
+    """Return what is told where a row of either side is late; ``waits`` beside the grace."""
     left, right = reasons
     return {("left", left, LATE, LATE - GRACE - waits), ("right", right, RIGHT_LATE, RIGHT_LATE - GRACE - waits)}
 
@@ -146,7 +146,7 @@ TOLD: dict[str, set[Told]] = {
 
 
 def answers(pond: Millpond, spark: SparkSession, directory: Path, graces: Mapping[str, timedelta]) -> DataFrame:
-    """What verbs answer, in one query."""
+    """Return what verbs answer, in one query."""
     rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(f"{directory}/rows")
     right = spark.readStream.schema(RIGHT).option("maxFilesPerTrigger", 1).parquet(f"{directory}/right")
     made = {name: VERBS[name](pond, rows, right, name, grace) for name, grace in graces.items()}

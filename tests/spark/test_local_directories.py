@@ -1,4 +1,4 @@
-"""Where local copies are: jobs of the same names do not meet, and what earlier releases left is found."""
+"""The place of local copies: jobs of the same names do not meet, and what earlier releases left is found."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a query tells of each micro-batch: its progress, a line of the log, metrics of OpenTelemetry."""
+"""The report of a query on each micro-batch: its progress, a line of the log, metrics of OpenTelemetry."""
 
 import json
 import logging
@@ -77,7 +77,7 @@ def reader_and_provider() -> tuple[Any, Any]:
 
 
 class Watched(NamedTuple):
-    """What a query of two micro-batches has told."""
+    """The report of a query of two micro-batches."""
 
     progress: list[dict[str, Any]]
     lines: list[str]
@@ -333,7 +333,7 @@ def test_without_opentelemetry_there_is_the_log(monkeypatch: pytest.MonkeyPatch)
 
 
 class _Place:
-    """Where runs are kept, read back."""
+    """The place of kept runs, read back."""
 
     def __init__(self, directory: Path) -> None:
         self.writer = ProgressWriter.at(str(directory))

@@ -70,7 +70,7 @@ def merged(job: Job, rows: DataFrame, table: dict[int, Row], name: str = "out") 
 
 
 def at_rest(job: Job, rows: dict[str, list[tuple[Any, ...]]], joins: Sequence[str] = ("left", "full")) -> Counter[Any]:
-    """What Spark SQL joins of the latest rows."""
+    """Return what Spark SQL joins of the latest rows."""
     for name, some in rows.items():
         job.rows(CHANGES.format(name=name), *some).createOrReplaceTempView(name)
     latest = ", ".join(

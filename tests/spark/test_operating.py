@@ -1,4 +1,4 @@
-"""What the page on operating tells to type is typed, and prints what the page shows."""
+"""The page on operating: what it tells to type is typed, and prints what the page shows."""
 
 import re
 import shlex
@@ -117,7 +117,7 @@ def of_section(section: str) -> list[Block]:
 
 
 def pattern(shown: str) -> str:
-    """What is printed, where dots, and bytes, stand for whatever differs from one state to another."""
+    """Return a pattern of what is printed: dots, and bytes, stand for what differs from one state to another."""
     words = (re.escape(word).replace(re.escape("..."), ".*") for word in shown.split())
     return re.sub(r"\d{3,}", r"\\d+", r"\s+".join(words))
 

@@ -63,7 +63,7 @@ def hours(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def finished(rows: DataFrame, directory: Path) -> tuple[list[Any], StreamingQuery]:
-    """What a streaming DataFrame gives for all its input."""
+    """Return what a streaming DataFrame gives for all its input."""
     writer = rows.writeStream.format("parquet").option("checkpointLocation", str(directory / "checkpoint"))
     query = writer.trigger(availableNow=True).start(str(directory / "out"))
     query.awaitTermination()

@@ -124,7 +124,7 @@ class Started:
 
 
 def settings_in(refused: pytest.ExceptionInfo[ConfigurationError]) -> dict[str, str]:
-    """What a message says to start the session with, in the release of Delta Lake that is the newest one by now."""
+    """Return the settings of a session that a message advises, with the newest release of Delta Lake by now."""
     return dict(re.findall(r"(spark[\w.]+)=([\w.:-]+\w)", refused.value.sentence.replace("RELEASE", "4.4.0")))
 
 

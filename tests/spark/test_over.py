@@ -48,7 +48,7 @@ def sent(spark: SparkSession, first: int) -> DataFrame:
 
 
 def expected(rows: DataFrame, frame: str) -> list[Any]:
-    """What Spark gives of all rows."""
+    """Return what Spark gives of all rows."""
     plain = Window.partitionBy("shop").orderBy("at", "id")
     theirs = {
         "whole": plain.rowsBetween(Window.unboundedPreceding, 0),
@@ -124,7 +124,7 @@ def test_the_state_is_read_and_erased_and_other_frames_are_refused(spark: SparkS
 def test_results_that_come_go_and_have_other_names_at_a_restart_are_declared(
     frame: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """That an argument of a result that goes on is a renamed column needs no more than is said of the column."""
+    """A renamed column as an argument of a result that goes on needs no more than is said of the column."""
     sender = Sender(spark, tmp_path, **FRAMES[frame], grace="30 minutes")
     first, second = sent(spark, 0), sent(spark, 60)
     sender.arrive(first, files=1)

@@ -1,4 +1,4 @@
-"""Whose a checkpoint and a directory are: what keeps others out says what to give, and that is taken. No Spark runs."""
+"""The owners of checkpoints and directories: a refusal of others says what to give, and that works. No Spark runs."""
 
 import pytest
 

@@ -34,7 +34,7 @@ HOME = Path(pyspark.__file__).parent
 
 
 def ran(directory: Path, command: str = "run") -> subprocess.CompletedProcess[str]:
-    """What ``spark-pipelines`` does with the pipeline in a directory, where its tables and their catalog are."""
+    """Run ``spark-pipelines`` on the pipeline in a directory, where its tables and their catalog are."""
     # Under test, PySpark's server takes a free port instead of a fixed one.
     environment = {"PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1", "SPARK_HOME": str(HOME)}
     return subprocess.run(
@@ -173,7 +173,7 @@ told("configure", lambda: configure(spark))
 
 
 def refusals(directory: Path, lacking: str | None = None) -> dict[str, str]:
-    """What wrong calls in a pipeline are told, beside the right ones of the page, or by a spec that lacks a line."""
+    """Return what wrong calls in a pipeline are told, beside the right ones, or by a spec that lacks a line."""
     lines = (EXAMPLE / "spark-pipeline.yml").read_text().replace("/tmp/shop", str(directory)).splitlines()
     kept = [line for line in lines if lacking is None or lacking not in line]
     (directory / "spark-pipeline.yml").write_text("\n".join(kept))

@@ -40,7 +40,7 @@ class Quiet(KeyedProcessor):
 def answers(
     pond: Any, left: Any, right: Any, table: ParquetTable, field: Callable[[str], Any], results: Any
 ) -> dict[str, Any]:
-    """What verbs give; ``field`` makes an expression of a column, ``results`` are the columns of ``Quiet``."""
+    """Return what verbs give; ``field`` makes an expression of a column, ``results`` are the columns of ``Quiet``."""
     times = {"some": "t", "others": "u"}
     sides: dict[str, Any] = {"on": "k", "left_time": "t", "right_time": "u"}
     calls = {"n": agg.count(), "s": agg.sum("a"), "l": agg.last("a")}

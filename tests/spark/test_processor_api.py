@@ -77,7 +77,7 @@ def topology() -> Topology:
 
 
 def in_process() -> dict[str, list[Any]]:
-    """What comes out with one task for all keys."""
+    """Return what comes out with one task for all keys."""
     with TopologyDriver(topology()) as driver:
         for number in range(3):
             columns = {topic: zip(*batches[number], strict=True) for topic, batches in BATCHES.items()}

@@ -1,4 +1,4 @@
-"""What filters say of keys is never too little: every key that passes them is within the selection."""
+"""The selection that filters make of keys is never too small: every key that passes them is within it."""
 
 import operator
 from collections.abc import Callable

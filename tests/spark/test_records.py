@@ -1,4 +1,4 @@
-"""What becomes of the rows of a Spark partition: no worker and no session is needed to tell."""
+"""The rows of a Spark partition, and what becomes of them: no worker and no session is needed to tell."""
 
 import json
 import os
@@ -70,7 +70,7 @@ def sent_on(reader: RecordReader, table: pa.Table) -> tuple[pa.Table, Any]:
 
 @pytest.fixture
 def source(keys: CountingSerde, values: CountingSerde) -> Callable[..., Source]:
-    """How a topic of binary keys and values is read under an ``on_error``."""
+    """Return how a topic of binary keys and values is read under an ``on_error``."""
 
     def make(on_error: str, max_ahead: int | None = DAY) -> Source:
         event_times = EventTimes(TimeUnit.MILLISECOND, max_ahead)

@@ -1,4 +1,4 @@
-"""Whatever dies, and at any time: the rows that come out are those of an undisturbed run, each once."""
+"""Deaths of anything at any time: the rows that come out are those of an undisturbed run, each once."""
 
 import os
 import signal

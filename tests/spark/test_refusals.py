@@ -1,4 +1,4 @@
-"""What is known to be wrong is refused in the driver, before a query starts."""
+"""Known mistakes are refused in the driver, before a query starts."""
 
 import sys
 from collections.abc import Callable, Iterator

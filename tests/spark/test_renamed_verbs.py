@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 
 
 class Tally(KeyedProcessor):
-    """How many rows a key has had."""
+    """Counts the rows of each key."""
 
     def process(self, key: Any, row: Mapping[str, Any], context: KeyContext) -> Iterator[dict[str, Any]]:
         context.state.set(context.state.get(0) + 1)
@@ -78,7 +78,7 @@ class Job:
         return left, left.selectExpr("k", "at as since", "a as b")
 
     def run(self, rows: DataFrame, checkpoint: str | None = None) -> set[str]:
-        """What comes out of all files that have come since."""
+        """Return what comes out of all files that have come since."""
         found: list[str] = []
 
         def keep(batch: DataFrame, number: int) -> None:

@@ -1,4 +1,4 @@
-"""What starts while the standard error is aside writes there, and what this process says stays where it was."""
+"""A process that starts while the standard error is aside writes there, and this process goes on where it was."""
 
 import os
 import subprocess

@@ -24,7 +24,7 @@ INPUT = "key string, value long, timestamp long"
 
 
 def failing(*, counts: bool = True) -> Topology:
-    """A function fails as a library does that quotes what it was given: where state is open, or on the map side."""
+    """Return a topology that fails like a library that quotes its input: where state is open, or on the map side."""
 
     def fails(_: int) -> NoReturn:
         raise OSError(5, f"no answer from https://storage.example/x?sig={QUOTED}, signed with {SECRET}")

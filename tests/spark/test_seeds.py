@@ -95,7 +95,7 @@ class Jobs:
     def run(
         self, name: str, rows: list[tuple[Any, ...]], topology: Topology | None = None, **options: Any
     ) -> set[tuple[Any, ...]]:
-        """What comes out for more rows, which all inputs get."""
+        """Return what comes out for more rows, which all inputs get."""
         streams, inputs = self.streams(name, topology or kinds(), **options), f"{self._directory}/in-{name}"
         self.frame(rows).coalesce(1).write.mode("append").parquet(inputs)
         stream = self._spark.readStream.schema(DDL).parquet(inputs)

@@ -1,4 +1,4 @@
-"""Whatever fails in a process of Spark's, the error leaves it without the secrets of the driver that has sent the work.
+"""Failures in a process of Spark's: the error leaves it without the secrets of the driver that has sent the work.
 
 One process stands for all workers: it has no storage, and knows of secrets what comes with what it is sent.
 """
@@ -45,7 +45,7 @@ ROOT: Final = Path(__file__).parents[2]
 
 
 class Fails:
-    """Whatever is asked of it, a library says what it was given."""
+    """A library that says what it was given, whatever it is asked."""
 
     def __init__(self, text: str) -> None:
         self.__dict__["text"] = text
@@ -149,7 +149,7 @@ print(json.dumps(said))
 
 @pytest.fixture(scope="module")
 def said() -> dict[str, str]:
-    """What each way tells of an error, in the order of the ways: each has a secret that no earlier one has brought."""
+    """Return what each way tells of an error, in the order of the ways: each has a secret of its own."""
     lines = []
     pack: Any = cloudpickle.dumps
     for number, (make, act) in enumerate(WAYS.values()):

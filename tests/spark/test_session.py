@@ -1,4 +1,4 @@
-"""What ``configure`` sets, and what a session is warned of; refusals are in ``test_refusals.py``."""
+"""The settings of ``configure``, and the warnings of a session; refusals are in ``test_refusals.py``."""
 
 import os
 import sys
@@ -203,7 +203,7 @@ def test_what_has_no_session_is_told_to_start_one_which_any_thread_may_have_done
 
 
 def local_session(python: str, **settings: str) -> Any:
-    """What stands for a local session whose workers run that Python."""
+    """Return a stand-in for a local session whose workers run that Python."""
     there = {"spark.master": "local[2]", **settings}
     return SimpleNamespace(
         sparkContext=SimpleNamespace(pythonExec=python),

@@ -74,7 +74,7 @@ class Job:
         return self.chain(pond, orders, rates)
 
     def run(self, **options: Any) -> list[Row]:
-        """What comes out of all that has been brought since the last run, which is one micro-batch."""
+        """Return what comes out of all that has been brought since the last run, which is one micro-batch."""
         found: list[Row] = []
         writer = self.rows(self.pond(**options)).writeStream.foreachBatch(
             lambda batch, _: found.extend(map(tuple, batch.collect()))
@@ -98,7 +98,7 @@ CALLS = {"n": aggregates.count(), "total": aggregates.sum("value"), "last": aggr
 
 
 def windows(pond: Millpond, orders: DataFrame, rates: DataFrame) -> DataFrame:
-    """What was sold in ten minutes, and from that in an hour."""
+    """Return what was sold in ten minutes, and from that in an hour."""
     short = pond.aggregate(
         valued(pond, orders, rates), CALLS, by="shop", time="sold", window=TimeWindows("10 minutes"), emit="final",
         name="short",
@@ -161,7 +161,7 @@ def end(row: Row) -> datetime:
 def test_a_verb_stays_in_the_operator_in_which_it_has_begun(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where rows have other keys, although nothing in the chain says so, no task takes those of another one."""
+    """Rows have other keys, although nothing in the chain says so; no task takes those of another one."""
     columns = between.columns_of
 
     def of_another_shop(rows: RowInput, source: Any) -> Any:

@@ -69,7 +69,7 @@ def sink(optional: Collection[str] = (), /, **columns: str) -> Sink:
 
 
 def column_of(type_: str, *entries: Any) -> list[Any]:
-    """What comes out of the column ``at`` for the entries of so many records."""
+    """Return what comes out of the column ``at`` for the entries of so many records."""
     return column_named("at", type_, *entries)
 
 
@@ -350,7 +350,7 @@ def test_optional_columns_are_those_of_the_schema(spark: SparkSession) -> None:
 
 
 def outputs_of(batch: Batch, policy: FailurePolicy | None = None) -> Outputs:
-    """What a task has written that was given these records."""
+    """Return what a task has written that was given these records."""
     builder = StreamsBuilder(key_serde="string", value_serde="msgpack")
     builder.stream("in").to("out")
     (part,) = builder.build().subtopologies

@@ -35,7 +35,7 @@ def standby_of(query: Query, local: str, *, backend: str = "lmdb") -> Standby:
 
 
 def restored(query: StreamingQuery) -> tuple[int, int]:
-    """How many copies all micro-batches of a query have filled anew, and how many rows they have read for copies."""
+    """Return how many copies all micro-batches of a query have filled anew, and how many rows they read for copies."""
     measured = [one for progress in query.recentProgress for one in measured_in(progress.observedMetrics)]
     full, rows = (
         sum(one.figure(metric) or 0 for one in measured)
@@ -84,7 +84,7 @@ def test_a_micro_batch_after_the_loss_of_a_machine_restores_only_what_no_standby
 
 
 def check_refusals(query: Query, monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
-    """What makes no sense ends a standby; what the storage cannot give now is tried again."""
+    """Check that nonsense ends a standby, and that what the storage cannot give now is tried again."""
     standby = standby_of(query, "five")
     with pytest.raises(ConfigurationError, match="give 0 to 15 micro-batches"):
         replace(standby, lag=16)

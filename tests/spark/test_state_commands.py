@@ -30,7 +30,7 @@ def delete_later(directory: Path, last: int) -> None:
 
 
 def go_back(checkpoint: Path, first: int) -> None:
-    """The second step of the way back to before the micro-batch ``first``."""
+    """Take the second step of the way back to before the micro-batch ``first``."""
     for part, last in (("offsets", first - 1), ("commits", first - 1), ("state", first)):
         delete_later(checkpoint / part, last)
 

@@ -1,4 +1,4 @@
-"""What is due by the wall clock fires in micro-batches that bring no records, at the time that the checkpoint has."""
+"""Timers by the wall clock fire in micro-batches that bring no records, at the time that the checkpoint has."""
 
 import json
 import os
@@ -59,7 +59,7 @@ class Reminder(KeyedProcessor):
 
 
 def pulses(*, counted: bool = False) -> Topology:
-    """What the tasks tell; and, by an operator behind them, how often they have told how much."""
+    """Return a topology whose tasks tell; with ``counted``, an operator behind them counts how often and how much."""
     builder = StreamsBuilder(key_serde="string", value_serde="int64")
     rows = builder.stream("in", Consumed("string", "int64", key="key", value="value", timestamp="at"))
     told = rows.process(Pulse, stores=[StoreSpec("seen", StoreKind.KEY_VALUE, STRING, INT64)])
@@ -93,7 +93,7 @@ def test_all_tasks_fire_without_records_and_a_micro_batch_that_is_run_again_is_a
     told = streams.transform({"in": rows}, ticks=ticks)
 
     def next_batch() -> dict[str, tuple[int, int]]:
-        """What the tasks tell, and when."""
+        """Return what the tasks tell, and when."""
         out: list[Any] = []
         query = (
             told.writeStream.foreachBatch(lambda batch, _: out.extend(batch.collect()))
@@ -139,7 +139,7 @@ def test_a_query_of_several_sinks_may_begin_with_micro_batches_of_ticks_alone(
     )
 
     def next_batches(ticks: DataFrame) -> dict[str, dict[int, list[Any]]]:
-        """What is written to each sink, by micro-batch."""
+        """Return what is written to each sink, by micro-batch."""
         found: dict[str, dict[int, list[Any]]] = {"out": {}, "counts": {}}
 
         def writing(sink: str) -> Callable[[DataFrame, int], None]:

@@ -53,14 +53,14 @@ class Game(Arriving):
         super().take(rows)
 
     def shown(self, *columns: str) -> dict[Any, tuple[Any, ...]]:
-        """What a reader of the changes has in the end."""
+        """Return what a reader of the changes has in the end."""
         assert all(row["op"] == "upsert" for row in self.found)
         ordered = sorted(self.found, key=lambda row: row["sequence"])
         return {(row["game"], row["rank"]): tuple(row.get(name) for name in columns) for row in ordered}
 
 
 def ranked(rows: DataFrame, *columns: str) -> dict[Any, tuple[Any, ...]]:
-    """What Spark SQL gives."""
+    """Return what Spark SQL gives."""
     window = W.partitionBy("game").orderBy(F.desc("score"), "id")
     found = rows.withColumn("rank", F.row_number().over(window)).where("rank <= 3").collect()
     return {(row["game"], row["rank"]): tuple(row[name] for name in columns) for row in found}

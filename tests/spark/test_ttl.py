@@ -28,7 +28,7 @@ def pond(directory: Path) -> Millpond:
 
 
 def rows(spark: SparkSession, directory: Path, *batches: list[tuple[str, int, float]]) -> DataFrame:
-    """What has come, each of ``batches`` a micro-batch, and goes on with the next call."""
+    """Return a stream of rows, each of ``batches`` a micro-batch, which goes on with the next call."""
     for batch in batches:
         made = spark.createDataFrame([(key, amount, at(minute)) for key, amount, minute in batch], COLUMNS)
         made.coalesce(1).write.mode("append").parquet(f"{directory}/rows")
@@ -144,7 +144,7 @@ def test_an_aggregate_begins_anew_and_explain_says_what_ends_it(
 
 
 class Numbers(KeyedProcessor):
-    """Which row of its key each one is, as far as its state knows."""
+    """Numbers the rows of each key, as far as its state knows."""
 
     def process(self, key: Any, row: dict[str, Any], context: KeyContext) -> list[dict[str, Any]]:
         number = context.state.get(0) + 1

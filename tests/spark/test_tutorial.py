@@ -45,7 +45,7 @@ def test_the_tutorial_is_what_happens(folder: Path) -> None:
 
 
 def _run(code: str, folder: Path, known: dict[str, str]) -> str:
-    """What commands print; a job that they leave behind has the standard output of its own file."""
+    """Return what commands print; a job that they leave behind has the standard output of its own file."""
     out = folder / "out"
     with out.open("w") as stdout:
         done = subprocess.run(["bash", "-ec", code], cwd=folder, env=known, stdout=stdout, stderr=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""What docs/upgrading.md says a restart may change, and what it may not."""
+"""The changes that a restart may make by docs/upgrading.md, and those that it may not."""
 
 from pathlib import Path
 from typing import Any

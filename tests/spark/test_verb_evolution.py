@@ -83,7 +83,7 @@ def settings(shop: Shop, name: str, record: EvolutionRecord | None, owner: str |
 
 
 def content(shop: Shop, record: EvolutionRecord, found: Manifest | None) -> list[Any]:
-    """What a verb's task begins with in the next micro-batch, where it finds a manifest in its place."""
+    """Return what a verb's task begins with in the next micro-batch, where it finds a manifest in its place."""
     start = record.start_of("0_0", found, (record.batch or LAST) + 1)
     if start is None:
         return []

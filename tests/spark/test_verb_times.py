@@ -27,7 +27,7 @@ def listed(rows: DataFrame) -> list[tuple[Any, ...]]:
 
 
 def streamed(rows: DataFrame, directory: Path) -> list[tuple[Any, ...]]:
-    """What a streaming query writes until its input is used up."""
+    """Return what a streaming query writes until its input is used up."""
     out, checkpoint = f"{directory}/out", f"{directory}/checkpoint"
     writer = rows.writeStream.format("parquet").option("checkpointLocation", checkpoint)
     writer.trigger(availableNow=True).start(out).awaitTermination()
@@ -129,7 +129,7 @@ def of_two_years(spark: SparkSession, type_: str = "timestamp") -> DataFrame:
 
 
 def truncated(rows: DataFrame, unit: str, length: str) -> DataFrame:
-    """What Spark says of the windows of the calendar of its session."""
+    """Return what Spark says of the windows of the calendar of its session."""
     start = F.date_trunc(unit, "at").cast(rows.schema["at"].dataType)
     window = F.struct(start.alias("start"), (start + F.expr(f"make_interval({length})")).alias("end"))
     return rows.groupBy("k", window.alias("window")).agg(F.sum("n").alias("total"))

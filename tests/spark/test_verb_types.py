@@ -89,7 +89,7 @@ def pond(tmp_path: Path) -> Millpond:
 
 
 def wide_sql() -> str:
-    """A query whose row 0 is all null and whose other rows have all values of ``WIDE``, as columns c0, c1, ..."""
+    """Return a query whose row 0 is all null and whose other rows have all values of ``WIDE``, as c0, c1 and so on."""
     columns = [
         f"cast(element_at(array({', '.join(f'cast({value} as {type_})' for value in ('null', *found))}), "
         f"cast(id % {len(found) + 1} as int) + 1) as {type_}) as c{number}"

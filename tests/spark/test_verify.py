@@ -1,4 +1,4 @@
-"""What a query has written beside what its verbs make of static DataFrames: nothing differs, but what is planted."""
+"""The output of a query beside what its verbs make of static DataFrames: nothing differs, but what is planted."""
 
 from collections.abc import Callable
 from typing import Any

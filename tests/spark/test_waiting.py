@@ -1,4 +1,4 @@
-"""How long verbs wait, what they add for the verbs before them, and how ``explain`` says it; no Spark is started."""
+"""The time that verbs wait, what they add for verbs before them, and how ``explain`` says it; no Spark is started."""
 
 from dataclasses import replace
 

@@ -136,7 +136,7 @@ def warmed_by_command(
     *options: str,
     local: str = "warm",
 ) -> dict[str, Any]:
-    """What ``millpond state warm`` says once the copies of a query there stand at the last micro-batch."""
+    """Return what ``millpond state warm`` says once the copies of a query there stand at the last micro-batch."""
     places = [f"{directory}/checkpoint", "--state-dir", f"{directory}/state", "--local-dir", f"{directory}/{local}"]
     given = ["--backend", "lmdb", "--once", "--json", *options]
     niceness: list[int] = []

@@ -1,4 +1,4 @@
-"""What a worker's process is tuned for, without Spark: the tuning is that of the whole process, so each has its own."""
+"""The tuning of a worker's process, without Spark: it is that of the whole process, so each test has its own."""
 
 import subprocess
 import sys

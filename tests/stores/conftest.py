@@ -1,4 +1,4 @@
-"""What tests of typed stores share."""
+"""The parts that tests of typed stores share."""
 
 import pytest
 

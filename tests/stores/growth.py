@@ -1,4 +1,4 @@
-"""How much work something is, as a count that is the same each time: steps of Python, and rows of the engine."""
+"""The work that something is, as a count that is the same each time: steps of Python, and rows of the engine."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence

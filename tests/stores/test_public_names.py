@@ -1,4 +1,4 @@
-"""What can be imported from ``millpond.stores`` itself, and what comes with it."""
+"""The names that can be imported from ``millpond.stores`` itself, and what comes with them."""
 
 import subprocess
 import sys

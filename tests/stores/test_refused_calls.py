@@ -35,7 +35,7 @@ def same(found: object, wanted: object) -> None:
 
 
 def metadata(store: Any, name: str) -> bytes | None:
-    """What is kept under a name, once it is put there."""
+    """Return what is kept under a name, once it is put there."""
     store.put_metadata(name, b"mine")
     return store.get_metadata(name)  # type: ignore[no-any-return]
 

@@ -1,4 +1,4 @@
-"""What all typed stores promise: null keys, closing, leaked scans, metadata, transactions."""
+"""The promises of all typed stores: null keys, closing, leaked scans, metadata, transactions."""
 
 from typing import Any
 

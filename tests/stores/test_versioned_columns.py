@@ -72,7 +72,7 @@ reaches = st.lists(st.none() | st.sampled_from([0, 1_000, 4_000, 60_000]), min_s
 def states(
     backend: str, batches: list[list[list[Put]]], limits: dict[str, Any], reaches: list[int | None], *, whole: bool
 ) -> Iterator[tuple[Any, ...]]:
-    """What puts return, what lookups between them find, and the rows of the store after each commit."""
+    """Yield what puts return, what lookups between them find, and the rows of the store after each commit."""
     with TemporaryDirectory() as directory, supplier(backend).open(Path(directory) / "store") as engine:
         transaction = Transaction(engine)
         store = open_store(transaction, **limits)

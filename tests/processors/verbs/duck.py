@@ -1,4 +1,4 @@
-"""What DuckDB answers. All tests share one connection: to open one takes longer than to ask."""
+"""The answers of DuckDB. All tests share one connection: to open one takes longer than to ask."""
 
 from functools import cache
 from typing import Any

@@ -119,7 +119,7 @@ def cut(rows: Rows, chance: random.Random) -> Iterator[Rows]:
 
 
 def run(verb: Verb, batches: Sequence[Rows], **options: Any) -> list[dict[str, Any]]:
-    """What a verb makes of micro-batches of ``input``, whose times are in ``t``, once its input is complete."""
+    """Return what a verb makes of micro-batches of ``input``, whose times are in ``t``, once its input is complete."""
     with running(verb, **options) as driver:
         for rows in batches:
             driver.pipe({"input": rows}, {"input": "t"})

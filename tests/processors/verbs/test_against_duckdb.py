@@ -45,7 +45,7 @@ def driven(
     serde: Serde[Any] | None = None,
     first: str | None = None,
 ) -> list[dict[str, Any]]:
-    """What comes out for the rows of both sides, each side in its order, in micro-batches of any size.
+    """Return what comes out for the rows of both sides, each side in its order, in micro-batches of any size.
 
     All of the ``first`` side come before the other one.
     """
@@ -106,7 +106,7 @@ COMES_OUT: dict[JoinType, Callable[[Any], bool]] = {
 
 
 def equal(null_safe: bool) -> str:
-    """What compares keys in SQL."""
+    """Return the operator that compares keys in SQL."""
     return "IS NOT DISTINCT FROM" if null_safe else "="
 
 
@@ -365,7 +365,7 @@ def test_of_left_rows_that_wait_as_one_those_come_out_alone_whose_own_bounds_hol
 
 
 def the_table_of(changes: Sequence[dict[str, Any]], key: str) -> dict[Any, dict[str, Any]]:
-    """What a MERGE of a change feed leaves in a table."""
+    """Return what a MERGE of a change feed leaves in a table."""
     table: dict[Any, dict[str, Any]] = {}
     for change in sorted(changes, key=lambda change: change["sequence"]):
         row = {name: value for name, value in change.items() if name not in ("op", "sequence", "change_time")}
@@ -458,7 +458,7 @@ CALLS = {
 
 
 def folded(rows: Rows, seed: int, windows: Windows | None, *, final: bool) -> list[dict[str, Any]]:
-    """What ``aggregate`` gives for rows whose times are milliseconds; windows are in milliseconds."""
+    """Return what ``aggregate`` gives for rows whose times are milliseconds; windows are in milliseconds."""
     values = {name: LONG_INT for name, call in CALLS.items() if call.column is not None}
     calls = RowAggregate(CALLS, values)
     source = an_aggregated_input("input", {"k": STRING}, values)

@@ -99,7 +99,7 @@ def an_input(*, ordered: bool) -> AggregatedRows:
 def as_columns(
     rows: Rows, calls: Sequence[AggregateCall], type_: pa.DataType, *, ordered: bool = False, gaps: bool = False
 ) -> Columns:
-    """What travels to the task of the rows' keys; with an order, rows of one time count from the last to the first.
+    """Return what travels to the task of the rows' keys; with an order, rows of one time count from last to first.
 
     Where there is a condition, every third row does not count. Gaps are up to 3 milliseconds.
     """
@@ -122,7 +122,7 @@ def as_columns(
 
 
 def outcome(verb: Verb, decoder: Decoder, runs: Sequence[Columns], *, whole: bool) -> Iterator[Any]:
-    """The form of what comes out, its rows, and what is stored, after each micro-batch; the error if there is one."""
+    """Yield the form of what comes out, its rows, and what is stored, after each micro-batch; or the error."""
     (part,) = verb.topology.subtopologies
     engine = supplier("memory").open(Path("unused"))
     for run in runs:

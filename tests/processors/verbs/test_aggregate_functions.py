@@ -99,7 +99,7 @@ def exact_sum(values: Sequence[float]) -> float:
 
 
 def rank(value: Any) -> Any:
-    """What orders values as Spark does."""
+    """Return a key that orders values as Spark does."""
     if isinstance(value, float):
         return (math.isnan(value), 0.0 if math.isnan(value) else value)
     if isinstance(value, dict):

@@ -170,7 +170,7 @@ def records(rows: pa.Table) -> list[tuple[bytes, tuple[Any, ...], int]]:
 
 
 def _argument(physical: Mapping[str, list[Any]], call: AggregateCall) -> list[Any]:
-    """What rows bring for a call."""
+    """Return what rows bring for a call."""
     values = physical[str(call.column or call.where)]
     if call.second is not None:
         values = [list(pair) for pair in zip(values, physical[str(call.second)], strict=True)]
@@ -209,7 +209,7 @@ def driven(
 
 
 def asked(rows: pa.Table, table: str, by: str) -> dict[Any, dict[str, Any]]:
-    """What DuckDB says, by key, or by key and whatever ``by`` adds to it."""
+    """Return what DuckDB says, by key, or by key and whatever ``by`` adds to it."""
     columns = ", ".join(f"{sql} as {name}" for name, (_, sql) in CALLS.items())
     answer = answered(f"select {by}, {columns} from {table} group by all", rows=rows)
     size = len(answer[0]) - len(CALLS)

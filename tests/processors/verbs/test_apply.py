@@ -116,7 +116,7 @@ def by_key(records: Iterable[Record]) -> dict[str, list[Any]]:
 
 
 def run(arrivals: Sequence[Arrival], cuts: Sequence[int] = (), **options: Any) -> dict[str, list[Any]]:
-    """What comes out of micro-batches that end at ``cuts``, and in the end of ``complete``."""
+    """Return what comes out of micro-batches that end at ``cuts``, and in the end of ``complete``."""
     with TopologyDriver(topology(Obedient(), **options)) as driver:
         for start, stop in pairwise([0, *sorted(cuts), len(arrivals)]):
             driver.pipe_all("input", packed(arrivals[start:stop]))
@@ -231,13 +231,13 @@ def test_a_restart_between_any_two_batches_makes_no_difference(
 
 
 def test_a_state_with_an_order_is_not_that_of_one_without() -> None:
-    """What waits has the order in front of it."""
+    """Waiting rows have the order in front of them."""
     plain, ordered = (apply_topology("out", Obedient(), KEYS, ROWS, LATENESS, ordered=one) for one in (False, True))
     assert plain.fingerprint != ordered.fingerprint
 
 
 class Saying(KeyedProcessor):
-    """What rows say."""
+    """Repeats what rows say."""
 
     def process(self, key: Any, row: dict[str, Any], context: KeyContext) -> Iterable[dict[str, Any]]:
         return [{"do": row["do"]}]

@@ -88,7 +88,7 @@ def _schema(types: Mapping[str, pa.DataType]) -> pa.Schema:
 
 
 def results(rows: AggregatedRows, calls: RowAggregate, tables: list[tuple[pa.Table, bool]]) -> list[Any]:
-    """What comes out and is stored, by key, of tables that are combined or not."""
+    """Return what comes out and is stored, by key, of tables that are combined or not."""
     (part,) = aggregate("out", rows, calls, None, final=False).topology.subtopologies
     engine = MemoryBackend()
     transaction = Transaction(engine)

@@ -108,7 +108,7 @@ def test_a_refusal_says_what_to_write(
 
 
 def written(text: str, now: Mapping[str, KeptCall]) -> tuple[dict[str, KeptCall], CallChanges]:
-    """What a user writes who copies one of the lines of a refusal."""
+    """Return what a user writes who copies one of the lines of a refusal."""
     found: dict[str, Any] = {
         name: ast.literal_eval(value) for name, value in re.findall(r"(added|renamed|dropped)=(\[.*?\]|\{.*?\})", text)
     }

@@ -35,7 +35,7 @@ def topology(*, late: bool) -> Topology:
 
 
 def told(driver: TopologyDriver, *changes: tuple[bytes, bytes | None]) -> list[Any]:
-    """What a micro-batch of changes of one key, each an order and a row, makes of it."""
+    """Return what a micro-batch of changes of one key, each an order and a row, makes of it."""
     orders, rows = zip(*changes, strict=True)
     driver.pipe_inputs({"in": Batch([b"key"] * len(changes), with_order(orders, rows), [1] * len(changes))})
     return [record.value for record in driver.read("out")]

@@ -68,7 +68,7 @@ def some_rows(chance: random.Random, late: int, most: int = 60) -> list[dict[str
 
 
 def asked(rows: Rows, names: Sequence[str], frame: str, ttl: int | None) -> list[tuple[Any, ...]]:
-    """What DuckDB answers; a key that has had no row for longer than ``ttl`` begins anew."""
+    """Return what DuckDB answers; a key that has had no row for longer than ``ttl`` begins anew."""
     table = pa.Table.from_pylist([{name: row[name] for name in ROWS.names} for row in rows], ROWS)
     far = 10**9 if ttl is None else ttl
     # A range is of one column; within rows, id decides among equal times.

@@ -91,7 +91,7 @@ class Group:
         self.change_many([(key, sign, row) for sign, row in steps])
 
     def change_many(self, steps: Sequence[tuple[bytes, int, Row]]) -> None:
-        """The same of several groups."""
+        """Change several groups in the same way."""
         groups = Groups(pa.array([key for key, _, _ in steps], pa.binary()))
         rows = pa.array([self.calls.input_serde.serialize(row) for _, _, row in steps], pa.binary())
         serde = self.calls.state_serde.columns
@@ -179,7 +179,7 @@ def test_rows_of_a_condition_go_as_they_came() -> None:
 
 
 def test_a_sum_that_fits_again_is_right() -> None:
-    """What is too much for a moment, as long as nobody asks for the result, is none of its business."""
+    """A sum may be too great for a moment, as long as nobody asks for the result."""
     group, most = Group({"s": f.sum("s")}, {"s": pa.int64()}), 2**63 - 1
     group.change((1, (1, most)), (1, (2, 1)))
     with pytest.raises(RecordError, match="does not fit int64"):

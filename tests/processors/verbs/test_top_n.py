@@ -335,7 +335,7 @@ def test_a_micro_batch_has_one_change_for_each_rank_that_holds_another_row() -> 
 
 
 def as_columns(one: OrderedRows, rows: Rows) -> Columns:
-    """What travels to the tasks of the rows."""
+    """Return what travels to the tasks of the rows."""
     times = pa.array([row["t"] for row in rows], pa.int64())
     table = pa.table(
         {
@@ -352,7 +352,7 @@ ORDER_OF_X = pa.schema([("order", pa.struct([ROWS.field("x"), ROWS.field("id")])
 
 
 def outcome(verb: Verb, runs: Sequence[Columns], *, whole: bool) -> Iterator[Any]:
-    """What comes out of each micro-batch, and what is stored then, as columns or as objects."""
+    """Yield what comes out of each micro-batch, and what is stored then, as columns or as objects."""
     (part,) = verb.topology.subtopologies
     engine, decoder = supplier("memory").open(Path("unused")), Decoder("input", None, INPUT_SERDE)
     for run in runs:

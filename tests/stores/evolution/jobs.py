@@ -61,7 +61,7 @@ class Job:
         return {place: task.manifest for place, task in self._tasks.items()}
 
     def run(self, records: Sequence[Input], *, complete: bool = False) -> Counter[tuple[Any, ...]]:
-        """What comes out of one micro-batch."""
+        """Return what comes out of one micro-batch."""
         arrived = list(records)
         for part in self.topology.subtopologies:
             made: list[Input] = []

@@ -88,7 +88,7 @@ class Task:
         self.manifest = before.with_delta(file)
 
     def rows(self, name: str) -> dict[bytes, bytes]:
-        """What the backend of a store has, but metadata."""
+        """Return what the backend of a store has, but metadata."""
         return dict(self._transactions[name].scan(DATA, BEYOND))
 
 

@@ -1,4 +1,4 @@
-"""What a refusal of changed stores advises is done as it is written, and the job goes on."""
+"""Following the advice of a refusal of changed stores, as it is written: the job goes on."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a query keeps with its first row, whoever does it, and however often."""
+"""The records that a query keeps with its first row, whichever process does it, and however often."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

@@ -81,7 +81,7 @@ FEW_OF = {spec.name: [[change for change in batch if change[0] == spec.name] for
 
 
 def content(storage: Storage, manifests: Tasks, specs: Sequence[StoreSpec], subtopology: int = 0) -> list[object]:
-    """What the stores of all tasks hold, task by task."""
+    """Return what the stores of all tasks hold, task by task."""
     count = 1 + max(partition for _, partition in manifests)
     return [
         rows_of(restored(storage, manifests.get((subtopology, partition)), spec))

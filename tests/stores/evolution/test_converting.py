@@ -86,7 +86,7 @@ class Query:
         self.batch, self.checkpoint = batch, checkpoint
 
     def content(self) -> dict[str, Any]:
-        """What the store has after the last micro-batch, each key where its task looks for it."""
+        """Return what the store has after the last micro-batch, each key where its task looks for it."""
         found: dict[str, Any] = {}
         standing = History.of(self.storage, "app", "out").standing(list(self.checkpoint.values()), self.batch)
         for task, manifest in standing.manifests.items():

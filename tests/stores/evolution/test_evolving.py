@@ -47,7 +47,7 @@ class Query:
     def start(
         self, shape: Shape, declared: Declared | None = None, run: RunUnits | None = None, *, anew: bool = False
     ) -> None:
-        """What the driver does before a query starts."""
+        """Do what the driver does before a query starts."""
         fingerprint = f"{'-'.join(store.name for store in shape.stores)}/{shape.partitions}"
         history = self.history.begun(fingerprint, shape)
         target = Target(fingerprint, shape, declared or Declared())
@@ -82,7 +82,7 @@ class Query:
         )
 
     def content(self, store: str) -> dict[str, int]:
-        """What a store has after the last micro-batch, each key where its task looks for it."""
+        """Return what a store has after the last micro-batch, each key where its task looks for it."""
         found: dict[str, int] = {}
         for task, manifest in self.history.standing(list(self.checkpoint.values()), self.batch).manifests.items():
             for key, value, _ in read_rows(self.storage, manifest, spec(store)):
@@ -216,7 +216,7 @@ def test_a_query_that_is_set_back_gets_a_new_generation_from_where_it_stands(que
 
 
 class DeathError(Exception):
-    """Whoever evolved is gone."""
+    """The death of the process that evolved."""
 
 
 def dying(work: Work) -> Iterable[Mapping[str, str]]:

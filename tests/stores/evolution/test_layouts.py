@@ -292,7 +292,7 @@ def test_what_has_a_time_to_live_expires_at_its_time_there_and_back_in_other_par
 
 
 class Counting(KeyedProcessor):
-    """Which row of its key each one is, as far as its state knows."""
+    """Numbers the rows of each key, as far as its state knows."""
 
     def process(self, key: Any, row: dict[str, Any], context: KeyContext) -> list[dict[str, Any]]:
         number = context.state.get(0) + 1

@@ -1,4 +1,4 @@
-"""Which old store a new one continues, and what is refused, with all that a user needs to know."""
+"""The old store that a new one continues, and what is refused, with all that a user needs to know."""
 
 import pytest
 

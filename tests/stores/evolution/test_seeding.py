@@ -70,7 +70,7 @@ def entry(spec: StoreSpec, key: str, value: int, time: int, later: int) -> Entry
 
 
 def as_put(spec: StoreSpec, entries: Iterable[Entry], directory: Path) -> dict[int, list[Any]]:
-    """What each partition holds, and its stream time, had the entries been put."""
+    """Return what each partition holds, and its stream time, had the entries been put."""
     found = {}
     for partition in range(PARTITIONS):
         storage = Storage.from_uri(directory / str(partition))

@@ -1,4 +1,4 @@
-"""What is told of verbs before a query starts, and that following the line leads to a plan with nothing to write."""
+"""The report on verbs before a query starts: following its line leads to a plan with nothing to write."""
 
 import ast
 from collections.abc import Collection, Mapping
@@ -102,7 +102,7 @@ class Shop:
 
 
 def written(line: str) -> dict[str, Any]:
-    """What a line declares."""
+    """Return what a line declares."""
     (call,) = [one.value for one in ast.walk(ast.parse(f"f({line})")) if isinstance(one, ast.keyword)][:1]
     assert isinstance(call, ast.Call)
     return {one.arg: ast.literal_eval(one.value) for one in call.keywords if one.arg is not None}

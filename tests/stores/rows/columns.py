@@ -104,7 +104,7 @@ def _unscaled(precision: int) -> st.SearchStrategy[Any]:
 
 
 def logical(value: Any, type_: Any) -> Any:
-    """What ``pa.array`` takes for a physical value."""
+    """Return what ``pa.array`` takes for a physical value."""
     if value is None:
         return None
     if pa.types.is_struct(type_):

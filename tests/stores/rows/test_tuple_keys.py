@@ -54,7 +54,7 @@ def codec(types: list[Any]) -> KeyCodec:
 
 
 def rank(value: Any, type_: Any) -> Any:
-    """What Python compares as keys have to compare."""
+    """Return what Python compares as keys have to compare."""
     if value is None:
         return (0,)
     if pa.types.is_struct(type_):
