@@ -22,7 +22,7 @@ _LEAST: Final = 10
 
 
 def tries(most: int) -> int:
-    """So many, or a sixth of them but no fewer than ten, unless ``ALL`` is set."""
+    """Return so many, or a sixth of them but no fewer than ten, unless ``ALL`` is set."""
     return most if ALL in os.environ else min(most, max(_LEAST, most // _SHARE))
 
 

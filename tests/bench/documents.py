@@ -52,7 +52,7 @@ def result(label: str, workload: str, runs: Sequence[float] = (90.0, 100.0, 110.
 
 
 def bare_result(label: str, workload: str, runs: Sequence[float] = (90.0, 100.0, 110.0)) -> dict[str, Any]:
-    """One that has only what each must have."""
+    """Return a result that has only what each must have."""
     whole = result(label, workload, runs)
     return {name: whole[name] for name in ("contender", "workload", "operations", "throughput")}
 

@@ -6,7 +6,7 @@ ROWS = [(b"%04d" % number, b"value-%d" % number) for number in range(50)]
 
 
 def check_engine(engine: Engine) -> None:
-    """Writes, reads, deletes, scans and walks on a new engine, which is closed in the end."""
+    """Write, read, delete, scan and walk on a new engine, which is closed in the end."""
     engine.put_each(engine.prepared(ROWS[1:]))
     engine.put_each(engine.prepared(ROWS[:1]))
     engine.put_each(engine.prepared([(b"0001", b"other")]))

@@ -57,7 +57,7 @@ def planted(job: Asked, profile: Profile) -> Advice:
 
 
 def ran(factors: Mapping[str, float], noise: float = 0.01, whole: Mapping[str, float] | None = None) -> Runs:
-    """Three runs; ``whole`` is how slow micro-batches are if not as their workers."""
+    """Return three runs; ``whole`` is how slow micro-batches are if not as their workers."""
     seconds = {**factors, **(whole or {})}
     return {
         name: [MicroBatch(seconds[name] * (1 + noise * run), times * (1 + noise * run)) for run in range(3)]

@@ -96,7 +96,7 @@ def jobs(process: FlinkProcess, place: Path, batches: int) -> FlinkJobs:
 
 
 def text_of(name: str) -> tuple[str, str]:
-    """All that Flink is told to do for a workload: the query, and the definitions of its tables."""
+    """Return all that Flink is told to do for a workload: the query, and the definitions of its tables."""
     workload = WORKLOADS[name]
     assert workload.flink is not None
     made = tables_of(workload.flink, workload.topics)

@@ -218,7 +218,7 @@ def test_there_are_latencies_of_a_hundred_micro_batches_and_not_of_fewer(count: 
 
 
 def failing(fails: dict[str, int]) -> Any:
-    """``Contest.hold`` without Spark: contenders take as many seconds as their names have letters.
+    """Return ``Contest.hold`` without Spark: contenders take as many seconds as their names have letters.
 
     Args:
         fails: the contenders that fail, and after how many runs.

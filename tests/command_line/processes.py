@@ -12,7 +12,7 @@ COMMAND = (sys.executable, "-m", "millpond")
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """This process's, without what says how a terminal looks, and with what is given."""
+    """Return this process's environment, without what says how a terminal looks, and with what is given."""
     looks = ("COLUMNS", "FORCE_COLOR", "NO_COLOR", "TERM", "LC_ALL", "LANG", "PYTHONUTF8", "PYTHONIOENCODING")
     return {name: value for name, value in os.environ.items() if name not in looks} | dict(given)
 

@@ -34,7 +34,7 @@ KEYS = [f"key {number}" for number in range(8)]
 
 
 def counts(store: str = "counts", sinks: Sequence[str] = ("out",)) -> Topology:
-    """Words counted in a store for the first sink, and in others for the others."""
+    """Return a topology that counts words in a store for the first sink, and in others for the others."""
     builder = StreamsBuilder()
     words = builder.stream("words", Consumed("string", "string")).group_by_key()
     for number, sink in enumerate(sinks):
@@ -108,7 +108,7 @@ class Stopped:
         return QueryState(self.checkpoint, self.storage, local_dir, 2)
 
     def warmed(self, topology: Topology | None = None, *, backend: str = "lmdb", sink: str | None = None) -> Warmth:
-        """``millpond state warm``."""
+        """Run ``millpond state warm``."""
         state = self.state(self.directory / "warm")
         return state.warming(topology, sink, supplier(backend), checksums=False).advance()
 
@@ -121,11 +121,11 @@ class Stopped:
         ).advance()
 
     def repartitioned(self, partitions: int = 3, *, sink: str | None = None) -> list[Reshaped]:
-        """``millpond state repartition``."""
+        """Run ``millpond state repartition``."""
         return list(Reshaping(self.checkpoint, self.storage, sink, 2).repartition(partitions))
 
     def evolved(self, topology: Topology, partitions: int | None = None, renamed: Mapping[str, str] = NONE) -> Reshaped:
-        """``millpond state evolve``."""
+        """Run ``millpond state evolve``."""
         done = Reshaping(self.checkpoint, self.storage, None, 2).evolve(topology, partitions, Declared(renamed))
         assert isinstance(done, Reshaped)
         return done

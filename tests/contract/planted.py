@@ -509,7 +509,7 @@ SUPPLIERS: Final = {
 
 
 def plants() -> list[Plant]:
-    """All faults."""
+    """Return all faults."""
     found = [Plant(method, fault) for method in FAULTS for fault in FAULTS[method]]
     found += [
         Plant(method, fault, times[(2 * number + 1) % len(times)])

@@ -62,7 +62,7 @@ def test_a_directory_opens_with_a_map_as_large_as_its_data(tmp_path: Path) -> No
 
 
 def grow_beside(directory: Path) -> None:
-    """In a child: write more than the parent's map holds."""
+    """Write more than the parent's map holds, in a child."""
     with SMALL.open(directory) as backend:
         report("open")
         wait_for_parent()
@@ -135,7 +135,7 @@ def test_readers_of_killed_processes_are_cleared_at_open(tmp_path: Path, monkeyp
 
 
 def read_and_wait(directory: Path) -> None:
-    """In a child: hold a snapshot until the end."""
+    """Hold a snapshot until the end, in a child."""
     backend = SMALL.open(directory)
     backend.get(b"a")
     report("reading")

@@ -46,7 +46,7 @@ def test_a_write_of_a_value_that_has_no_length_changes_nothing(
 
 
 def without_table(backend: MemoryBackend) -> int:
-    """Bytes that its rows take, but for the dict's table, whose size depends on what there has been before."""
+    """Return the bytes of its rows, but for the dict's table, whose size depends on what there has been before."""
     return backend.memory_use() - getsizeof(backend._map)
 
 

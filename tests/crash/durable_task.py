@@ -142,7 +142,7 @@ class Nursery:
 
 
 def serve() -> None:
-    """In the nursery: fork a child for each line, and tell how it ended."""
+    """Fork a child for each line, in the nursery, and tell how it ended."""
     import_module("pandas")  # as PyArrow does when it is first used, which is in each child
     for line in sys.stdin:
         child = os.fork()

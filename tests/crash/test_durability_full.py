@@ -45,7 +45,7 @@ def fill(state: TaskState, manifest: Manifest | None) -> Manifest:
 
 
 def act(directory: Path, backend: str, what: str, manifest: str) -> None:
-    """In the child: restore or commit more than there is room for, and tell what came of it."""
+    """Restore or commit more than there is room for, in the child, and tell what came of it."""
     limit_files()
     state = task(directory, backend, BIG)
     opened = Manifest.from_json(manifest)
@@ -60,12 +60,12 @@ def act(directory: Path, backend: str, what: str, manifest: str) -> None:
 
 
 def limit_files() -> None:
-    """From now on, this process writes no file of more than a mebibyte."""
+    """Limit this process from now on to files of at most a mebibyte."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
 
 def write_rows(directory: Path) -> None:
-    """In the child: write rows one by one until there is no room for one, and tell how many were written before."""
+    """Write rows one by one, in the child, until there is no room for one, and tell how many were written before."""
     limit_files()
     with open_backend("lmdb", directory) as opened:
         for number in range(10_000):

@@ -60,7 +60,7 @@ def nursery() -> Iterator[Nursery]:
 
 
 def _cases() -> Iterator[Any]:
-    """Each way on each backend; RocksDB opens too slowly for every run."""
+    """Yield each way on each backend; RocksDB opens too slowly for every run."""
     for backend, names in BACKENDS.items():
         marks = [pytest.mark.long] if backend == "rocksdb" else []
         for name in names:

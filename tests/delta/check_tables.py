@@ -35,7 +35,7 @@ def prices() -> Topology:
 
 
 def random_prices(seed: int, count: int) -> Prices:
-    """Changes of few keys, so that each has several, one in four of them a tombstone."""
+    """Return changes of few keys, so that each has several, one in four of them a tombstone."""
     rng = random.Random(seed)
     return [(rng.choice("abcdefghijkl"), rng.choice([None, 1.0, 2.0, rng.random()])) for _ in range(count)]
 

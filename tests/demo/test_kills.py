@@ -55,7 +55,7 @@ class Demo:
         return said
 
     def rows(self) -> dict[str, list[dict[str, object]]]:
-        """All rows of every output, as a reader sees them who knows nothing of Spark's logs."""
+        """Return all rows of every output, as a reader sees them that knows nothing of Spark's logs."""
         found = {}
         for sink, order in SINKS.items():
             table = pa.concat_tables(map(pyarrow.parquet.read_table, (self.out / sink).glob("*.parquet")))
@@ -151,7 +151,7 @@ def test_killed_at_every_moment_one_after_the_other_it_writes_what_an_undisturbe
 
 
 def check_outputs(found: dict[str, list[dict[str, object]]], undisturbed: dict[str, list[dict[str, object]]]) -> None:
-    """Flights are the same, row by row, and counts end the same, none of them twice and none of them another.
+    """Check that flights are the same, row by row, and counts end the same, none of them twice and none another.
 
     Where a kill comes between Spark's list of files and its offsets, Spark takes two files into one micro-batch
     afterwards, and a count is told once for both.

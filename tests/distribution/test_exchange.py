@@ -67,7 +67,7 @@ def test_in_the_order_of_arrival_records_come_as_the_merge_takes_them_whatever_t
 
 
 def _shuffled(queues: Queues, cut: int, shuffle: random.Random, keys: dict[tuple[int, int], list[Any]]) -> list[Blob]:
-    """Blobs of at most ``cut`` records; equal splits of different inputs may meet."""
+    """Return blobs of at most ``cut`` records; equal splits of different inputs may meet."""
     blobs = list[Blob]()
     for (input_, split), times in queues.items():
         writer = BlobWriter(split)

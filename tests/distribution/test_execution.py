@@ -56,7 +56,7 @@ Records = list[tuple[str, str, int]]
 
 
 def update_counts() -> Topology:
-    """Words counted over all lines, and how often the count of a word with so many letters changed."""
+    """Count words over all lines, and how often the count of a word with so many letters changed."""
     builder = StreamsBuilder()
     words = builder.stream("lines", TEXT).flat_map_values(str.split).select_key(lambda _, word: word)
     counts = words.group_by_key(Grouped("string", "string")).count()
@@ -185,7 +185,7 @@ def window_named(value: str) -> Windowed[str]:
 
 
 def counts_named(right: Callable[[KGroupedStream], KTable], join_type: str) -> Topology:
-    """Rows with the counts in the windows that they name."""
+    """Return rows with the counts in the windows that they name."""
     builder = StreamsBuilder(key_serde="string", value_serde="string")
     counts = right(builder.stream("clicks").group_by_key())
     join = KTable.join if join_type == "inner" else KTable.left_join
@@ -277,7 +277,7 @@ def test_a_decoder_reads_what_has_a_serde_and_takes_the_rest_as_it_is() -> None:
 
 
 def final_counts() -> Topology:
-    """Clicks by user and 10 ms, and how many such counts there are of each size by 100 ms; nothing may come late."""
+    """Count clicks by user and 10 ms, and such counts of each size by 100 ms; nothing may come late."""
     builder = StreamsBuilder(key_serde="string", value_serde="string")
     clicks = builder.stream("clicks").group_by_key().windowed_by(TimeWindows(10))
     counts = clicks.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count().to_stream()

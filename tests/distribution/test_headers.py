@@ -27,7 +27,7 @@ def counts() -> Topology:
 
 
 def lines(size: int, *, every: int) -> Batch:
-    """So many lines, of which one in so many has headers."""
+    """Return so many lines, of which one in so many has headers."""
     headers: Any = [(("n", str(i).encode()), ("n", None)) if i % every == 0 else () for i in range(size)]
     return Batch(
         ["k"] * size, [KEYS[i % 4] for i in range(size)], list(range(size)), headers=headers if any(headers) else None

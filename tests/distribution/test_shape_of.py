@@ -11,7 +11,7 @@ from millpond.stores.typed.windows.windowed import Windowed
 
 
 def orders() -> Topology:
-    """Orders with the names of their countries, counted by country; beside them customers, for another sink."""
+    """Return orders with the names of their countries, counted by country; beside them customers, for another sink."""
     builder = StreamsBuilder()
     countries = builder.global_table("countries", Consumed("int64", "string"), Materialized("countries"))
     customers = builder.stream("customers", Consumed("string", "string"))

@@ -58,7 +58,7 @@ def backlog(tmp_path: Path, chain: list[Manifest]) -> CatchupLog:
 
 
 def seen(backlog: CatchupLog, directory: Path) -> CatchupLog:
-    """As another process sees it."""
+    """Return the log as another process sees it."""
     other = CatchupLog(directory / "backlog")
     other.look()
     assert (other.reached, other.waiting) == (backlog.reached, backlog.waiting)

@@ -96,7 +96,7 @@ def of_a_dead_pin(directory: Path, hours: float) -> str:
 
 
 def of_young_files(directory: Path, hours: float) -> str:
-    """Files that no manifest names any more, seconds after they were written."""
+    """Return what becomes of files that no manifest names any more, seconds after they were written."""
     with task(directory, "memory", policy=YOUNG) as state, host(hours):
         manifests = [history(state, None, 1)]
         for _ in range(40):
@@ -161,7 +161,7 @@ def of_a_lease(directory: Path, hours: float) -> str:
 
 
 def of_max_ahead(directory: Path, hours: float) -> str:
-    """Times of now, of 23 hours ahead, and of 25, with a ``max_ahead`` of a day."""
+    """Return what becomes of times of now, of 23 hours ahead, and of 25, with a ``max_ahead`` of a day."""
     event_times = pytest.importorskip("millpond.processors.rows.event_times")
     unit = pytest.importorskip("millpond.stores.encoding.times").TimeUnit.MICROSECOND
     storage = Storage.from_uri(directory / "state")

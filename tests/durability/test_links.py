@@ -65,7 +65,7 @@ def commit(state: Any, spec: StoreSpec, manifest: Manifest | None, number: int) 
 
 
 def run(place: Path, engine: str, spec: StoreSpec, manifest: Manifest | None, commits: int, **options: Any) -> Manifest:
-    """So many commits by a new process, as it were."""
+    """Make so many commits by a new process, as it were."""
     with one_store.task(place, engine, spec, fingerprint=PLAN, run=RUN, lease_timeout=0.0, **options) as state:
         for number in range(commits):
             manifest = commit(state, spec, manifest, number)
@@ -117,7 +117,7 @@ def prepared(engine: str) -> Scenario:
 
 
 def durable_files() -> Scenario:
-    """All that a query keeps, read and added to by a machine that has no copies."""
+    """Return all that a query keeps, read and added to by a machine that has no copies."""
     schema = pa.schema([pa.field("rate", pa.string())])
 
     def make(place: Path) -> Manifest:
@@ -225,7 +225,7 @@ def outcome(scenario: Scenario, place: Path, path: str, manifest: Any, plant: Ca
 
 
 def seen(scenario: Scenario, directory: Path) -> dict[str, list[set[str]]]:
-    """For each path, what comes of a link to what was there, and of one to nothing."""
+    """Return, for each path, what comes of a link to what was there, and of one to nothing."""
     template = directory / "template"
     manifest = scenario.make(template)
     root = template / scenario.root

@@ -79,7 +79,7 @@ class TaskMachine(RuleBasedStateMachine):
 
     @rule(steps=st.integers(0, 3))
     def go_back(self, steps: int) -> None:
-        """Spark restarts at an earlier batch. It retains as many batches as the policy does."""
+        """Restart Spark at an earlier batch. It retains as many batches as the policy does."""
         del self.history[max(1, len(self.history) - steps) :]
 
     @rule()

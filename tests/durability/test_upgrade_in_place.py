@@ -458,7 +458,7 @@ def upgrading(directory: Path, engine: str, commits: int) -> tuple[Manifest, Con
 
 
 def check_at(directory: Path, engine: str, manifest: Manifest, known: Content) -> None:
-    """Values are those of the manifest; with the new format in use, so are timestamps."""
+    """Check that values are those of the manifest; with the new format in use, timestamps are, too."""
     with task(directory, engine, TIMESTAMPED, in_place=True) as state:
         found = content(state, manifest)
     assert {key: value for key, (value, _) in found.items()} == {key: value for key, (value, _) in known.items()}
@@ -526,7 +526,7 @@ class Upgrades(RuleBasedStateMachine):
 
     @rule()
     def kill(self) -> None:
-        """In the middle of a batch."""
+        """Kill the task in the middle of a batch."""
         self.opened().open(self.manifest)
         local, image = self.directory / "local", self.directory / "image"
         keep(local, image)

@@ -87,12 +87,12 @@ class Job:
         return warm(specs, chosen, manifest, local_dir=local_dir, storage=self.storage, lease_timeout=0)
 
     def content(self, local: str, engine: BackendSupplier | None = None) -> dict[str, list[Any]]:
-        """All rows of a job that opens ``local`` with the new specs."""
+        """Return all rows of a job that opens ``local`` with the new specs."""
         with self.task(self.new, local, engine) as state:
             return {name: list(store.scan()) for name, store in _any(state.open(self.manifest)).items()}
 
     def files(self, part: str) -> dict[str, bytes]:
-        """All files below a directory."""
+        """Return all files below a directory."""
         root = self.directory / part
         return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 

@@ -79,7 +79,7 @@ class Stopped:
         return view
 
     def begun(self, batches: int, **given: Any) -> Query:
-        """Another query on the same state, with a checkpoint of its own."""
+        """Return another query on the same state, with a checkpoint of its own."""
         place = self.query.directory / "another"
         place.mkdir()
         (place / "state").symlink_to(self.query.state)
@@ -102,7 +102,7 @@ class Stopped:
         return StateInspector(checkpoint, self.query.storage)
 
     def of_two_sinks(self) -> StateInspector:
-        """One checkpoint in which each of two operators has the tasks."""
+        """Return one checkpoint in which each of two operators has the tasks."""
         other = self.begun(len(self.inspector().batches), sink="else")
         copytree(other.checkpoint / "state" / "0", self.query.checkpoint / "state" / "1")
         return self.inspector()

@@ -156,7 +156,7 @@ class ChainJob(Process):
         return [*shared.verbs, one]
 
     def run(self, splits: Sequence[pa.Table], random: Random, *, death: int | None = None) -> list[pa.Table]:
-        """One micro-batch, which may die behind so many steps; what the last verb puts out."""
+        """Run one micro-batch, which may die behind so many steps; return what the last verb puts out."""
         assert self.operator is not None
         batch, values = 0 if self.batch is None else self.batch + 1, dict(self.values)
         attempt = partial(self._attempt, batch)
@@ -198,7 +198,7 @@ class ChainJob(Process):
 
 
 def _nothing() -> Any:
-    """In the place of what only Spark has."""
+    """Stand in the place of what only Spark has."""
 
 
 def _made(name: str, rows: Rows, run: VerbRun, *, first: bool) -> Made:

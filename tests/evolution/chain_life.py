@@ -174,7 +174,7 @@ class ChainLife(Story):
         self.evolve({**self.chain, number: f"{self.new()[1]}-again"}, deaths)
 
     def add_verb(self, which: int, into: bool, deaths: Sequence[int]) -> None:
-        """One more, behind any other; at the end it needs no other checkpoint."""
+        """Add one verb, behind any other; at the end it needs no other checkpoint."""
         if len(self.chain) < MOST:
             place = 1 + which % len(self.chain)
             verbs = list(self.chain.items())
@@ -183,7 +183,7 @@ class ChainLife(Story):
             self.note("a verb came at the end" if last else "a verb came between")
 
     def drop_verb(self, which: int, into: bool, deaths: Sequence[int]) -> None:
-        """One less, but not the first; the last one needs no other checkpoint."""
+        """Drop one verb, but not the first; the last one needs no other checkpoint."""
         if len(self.chain) > 1:
             place = 1 + which % (len(self.chain) - 1)
             verbs = list(self.chain.items())
@@ -196,7 +196,7 @@ class ChainLife(Story):
         self.evolve(self.chain, deaths)
 
     def restart(self, says: bool) -> None:
-        """With the same verbs, with or without what was said of them."""
+        """Restart with the same verbs, with or without what was said of them."""
         self.start(self.chain, says=says)
 
     def switch_backend(self, which: int) -> None:

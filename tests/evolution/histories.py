@@ -25,7 +25,7 @@ _BATCHES = st.lists(st.tuples(st.lists(_RECORD, min_size=3, max_size=7), _SELDOM
 
 
 def lived(number: int, *, derandomize: bool) -> settings:
-    """So many lives, which are the same each time if they are derandomized."""
+    """Return settings of so many lives, which are the same each time if they are derandomized."""
     return settings(
         max_examples=number,
         derandomize=derandomize,
@@ -133,7 +133,7 @@ Happening: TypeAlias = tuple[str, Mapping[str, Any]]
 
 
 def step(steps: Steps) -> st.SearchStrategy[Happening]:
-    """One of the steps, each as likely as it is said to be."""
+    """Return one of the steps, each as likely as it is said to be."""
     named = [
         st.tuples(st.just(name), st.fixed_dictionaries(dict(how)))
         for name, (weight, how) in steps.items()

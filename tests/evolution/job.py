@@ -143,12 +143,12 @@ class Job(Process):
         return [Told(*row) for row in json.loads(results)]
 
     def manifests(self) -> dict[str, Manifest]:
-        """With which manifest each task goes on."""
+        """Return the manifest with which each task goes on."""
         history = History.of(self.storage, APPLICATION, SINK)
         return history.standing(list(self.checkpoint.values()), self.batch).manifests
 
     def run(self, records: Sequence[Record], *, death: int | None = None) -> list[Told]:
-        """One micro-batch; what it puts out."""
+        """Run one micro-batch; return what it puts out."""
         batch = 0 if self.batch is None else self.batch + 1
         with self.dying_at(death):
             after, told = self._run(records, batch)

@@ -182,7 +182,7 @@ class Life(Story):
             self.keep_restarted()
 
     def repartition(self, more: int, deaths: list[int]) -> None:
-        """To any other number of partitions; beyond the most it begins anew at one."""
+        """Go on with any other number of partitions; beyond the most, begin anew at one."""
         partitions = (self.variant.partitions - 1 + more) % MOST + 1
         grows = partitions > self.variant.partitions
         self.evolve(replace(self.variant, partitions=partitions), deaths)
@@ -222,7 +222,7 @@ class Life(Story):
             self.note("a store is of another kind")
 
     def move_stores(self, deaths: list[int]) -> None:
-        """Records are repartitioned before they come to the stores, or no more."""
+        """Repartition records before they come to the stores, or no more."""
         self.evolve(replace(self.variant, moved=not self.variant.moved), deaths)
 
     def change_format(self, flips: bool, checksums: bool, upgrade_mode: UpgradeMode | None) -> None:
@@ -269,7 +269,7 @@ class Life(Story):
             self.note("changed over to what was prepared")
 
     def roll_over(self, stamped: bool, batches: Batches) -> None:
-        """Copies in a new format are warmed elsewhere while micro-batches go on; a restart then uses them."""
+        """Warm copies in a new format elsewhere while micro-batches go on; a restart then uses them."""
         self.change_format_beside(stamped, UpgradeMode.ROLL_OVER)
         warmed = self.directory / f"local-{self.job.runs}"
         for records, deaths in batches:
@@ -294,7 +294,7 @@ class Life(Story):
         return True
 
     def restart(self, upgrade_mode: UpgradeMode | None, exclusive: bool) -> None:
-        """With the same topology, with or without ``upgrade_from``."""
+        """Restart with the same topology, with or without ``upgrade_from``."""
         self.start(replace(self.running, upgrade_mode=upgrade_mode, exclusive=exclusive))
 
     def switch_backend(self, which: int) -> None:
@@ -305,7 +305,7 @@ class Life(Story):
             self.note("a copy of before a downgrade was refused")
 
     def edit_store(self, which: int, undone: bool, deaths: list[int]) -> None:
-        """Somebody deletes a key from a store while the job is stopped, and may bring it back."""
+        """Delete a key from a store while the job is stopped, and perhaps bring it back."""
         rows = [(what, key) for what in sorted(self.variant.stores) for key in self.oracle.keys(what)]
         if not self.job.checkpoint or not rows:
             return
@@ -328,7 +328,7 @@ class Life(Story):
         self.keep_restarted()
 
     def erase_key(self, key: str, deaths: list[int]) -> None:
-        """Somebody erases a key from all stores while the job is stopped; nobody can go back then."""
+        """Erase a key from all stores while the job is stopped; nobody can go back then."""
         if not self.job.checkpoint:
             return
         self.edit(partial(_erase, key), deaths)
@@ -360,7 +360,7 @@ class Life(Story):
             collect_garbage(self.job.storage, manifest, POLICY, self.job.run_id)
 
     def verify(self) -> None:
-        """All that can be gone back to is whole, and so is every copy; rows are read if they are of today's kinds."""
+        """Check that each micro-batch to go back to is whole, and each copy; read rows if they are of today's kinds."""
         storage = self.job.storage
         retained = [
             manifest

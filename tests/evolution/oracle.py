@@ -70,7 +70,7 @@ class Oracle:
             self.stores[what][(key, time) if what == "versions" and self.versioned else place] = _entry(value, known)
 
     def forget_times(self) -> None:
-        """From now on nobody can tell which of the timestamps are still known."""
+        """Forget which of the timestamps are still known."""
         for what in OWN.keys() & self.stores.keys():
             content = self.stores[what]
             self.stores[what] = {key: Entry(entry.value, entry.times | {UNKNOWN}) for key, entry in content.items()}
@@ -93,7 +93,7 @@ class Oracle:
             del self.stores[what][place]
 
     def process(self, records: Iterable[Record], stamped: bool) -> list[Told]:
-        """One micro-batch: what it puts out, the last value of each key and store of a table of results."""
+        """Take one micro-batch; return its output: the last value of each key and store of a table of results."""
         told = [one for record in records for one in self._results(record, stamped)]
         return self._kinds(told) if "kinds" in self.stores else told
 
@@ -152,7 +152,7 @@ def _count(content: Content, key: Any, time: int) -> Entry:
 
 
 def _with_history(table: Content) -> Content:
-    """Each value as the only version of its key."""
+    """Return each value as the only version of its key."""
     return {(key, time): entry for key, entry in table.items() for time in entry.times}
 
 
@@ -163,7 +163,7 @@ def _without_history(versions: Content) -> Content:
 
 
 def _with_ends(versions: Content) -> Content:
-    """Each version, no deletion among them, with the time at which the next one begins."""
+    """Return each version, no deletion among them, with the time at which the next one begins."""
     found: Content = {}
     for key in {key for key, _ in versions}:
         times = sorted(time for one, time in versions if one == key)
@@ -186,6 +186,6 @@ def _fits(found: tuple[int, int | None] | None, entry: Entry) -> bool:
 
 
 def comparable(told: Iterable[Told], *, tables: bool) -> Counter[Told]:
-    """Results, in whatever order keys come; of ``tables`` only the last of each key."""
+    """Return results, in whatever order keys come; of ``tables`` only the last of each key."""
     rows = list(told)
     return Counter({row.key: row for row in rows}.values() if tables else rows)

@@ -47,7 +47,7 @@ from tests.processors.verbs.running import an_aggregated_input, an_input
 
 
 def grouped(windows: Any, emit: str = "updates", name: str = "counts", **kept: Any) -> Topology:
-    """Counts of windows."""
+    """Return counts of windows."""
     builder = StreamsBuilder(key_serde="string", value_serde="int64")
     windowed = builder.stream("in").group_by_key().windowed_by(windows)
     if emit == "final":
@@ -57,7 +57,7 @@ def grouped(windows: Any, emit: str = "updates", name: str = "counts", **kept: A
 
 
 def own_gaps(at_most: int) -> SessionWindows:
-    """Sessions with a gap of each record."""
+    """Return sessions with a gap of each record."""
     return SessionWindows(lambda key, value: value, at_most=at_most)
 
 

@@ -132,7 +132,7 @@ class Process:
         return HeldCheckpoint(str(self.directory / "checkpoint"), self.batch, self.checkpoint)
 
     def inspector(self, storage: Storage) -> StateInspector:
-        """Shows the state of this job, which is not running."""
+        """Return an inspector of the state of this job, which is not running."""
         checkpoint: Any = self.held
         return StateInspector(checkpoint, storage)
 

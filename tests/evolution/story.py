@@ -61,6 +61,6 @@ class Story(ABC):
 
 
 def other(options: Sequence[str], than: str, which: int) -> str:
-    """One of the options."""
+    """Return one of the options."""
     left = [one for one in options if one != than]
     return left[which % len(left)]

@@ -21,7 +21,7 @@ def life() -> Iterator[VerbLife]:
 
 
 def rows(first: int) -> list[Arrival]:
-    """Twelve rows of three keys; half of them come out before the next ones come."""
+    """Return twelve rows of three keys; half of them come out before the next ones come."""
     values = ((first + number) * 7 % 11 for number in range(12))
     return [Arrival("abc"[number % 3], number % 4, value or None) for number, value in enumerate(values)]
 

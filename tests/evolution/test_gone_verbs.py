@@ -35,7 +35,7 @@ def of_fewer_groups(life: VerbLife) -> None:
 
 
 def of_rows_of_another(life: VerbLife) -> None:
-    """It knows what another one had when it came, and that has had nothing to do since."""
+    """Have a verb that knows what another one had when it came, and that has had nothing to do since."""
     life.begin(["asof", "latest"], 1, "memory")
     life.batch(ROWS, False)
     life.rekey_verb(1, TABLES.index("latest"), (0, 0), False, False, [])

@@ -160,7 +160,7 @@ def test_a_grace_that_was_longer_for_a_while_is_what_it_was(
 
 
 def drawn(random: Random, begin: int, windows: Any, reached: int) -> tuple[Inputs, int]:
-    """Records as late as the windows allow, and how far they reach in time."""
+    """Return records as late as the windows allow, and how far they reach in time."""
     kept = []
     for at in range(begin, begin + 100, 3):
         time = max(at - random.randint(0, windows.grace), 0)

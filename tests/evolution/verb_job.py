@@ -153,7 +153,7 @@ class VerbJob(Process):
         return None
 
     def run(self, inputs: Mapping[int, Tables], random: Random, *, death: int | None = None) -> dict[int, pa.Table]:
-        """One micro-batch; what each verb puts out, by its number."""
+        """Run one micro-batch; return what each verb puts out, by its number."""
         batch = 0 if self.batch is None else self.batch + 1
         with self.dying_at(death):
             after, told = dict(self.checkpoint), {}

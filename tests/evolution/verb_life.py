@@ -464,7 +464,7 @@ class VerbLife(Story):
         return replace(draft, columns=draft.columns + others, grouped=grouped and kind in ("latest", "streams"))
 
     def add_verb(self, at: int, kind: str, deaths: Sequence[int]) -> None:
-        """One more, for which the query goes on at another checkpoint."""
+        """Add one verb, for which the query goes on at another checkpoint."""
         if len(self.drafts) < VERBS:
             drafts = list(self.drafts)
             drafts.insert(at % (len(drafts) + 1), self.new(kind))
@@ -472,7 +472,7 @@ class VerbLife(Story):
             self.note("a verb came")
 
     def drop_verb(self, which: int, deaths: Sequence[int]) -> None:
-        """One less, for which the query goes on at another checkpoint."""
+        """Drop one verb, for which the query goes on at another checkpoint."""
         if len(self.drafts) > 1:
             draft = self.chosen(which)
             self.evolve([one for one in self.drafts if one is not draft], deaths, into=True)
@@ -501,7 +501,7 @@ class VerbLife(Story):
         self, which: int, how: JoinType, exact: bool, tolerance: int, direction: AsofDirection,
         rows: Sequence[Arrival], deaths: Sequence[int],
     ) -> None:  # fmt: skip
-        """Left rows of an as-of join meet others from now on, also those that wait."""
+        """Let left rows of an as-of join meet others from now on, also those that wait."""
         draft = self.chosen(which, ASOF)
         if draft is None:
             return
@@ -519,7 +519,7 @@ class VerbLife(Story):
         self.batch([one._replace(late=0) for one in rows], False)
 
     def change_windows(self, which: int, size: int, wait: int, deaths: Sequence[int]) -> None:
-        """Windows, or gaps, are longer or shorter from a time on that no row has reached; a window begins there."""
+        """Make windows, or gaps, longer or shorter from a time on that no row has reached; a window begins there."""
         draft = self.chosen(which, list(SIZES))
         if draft is None:
             return
@@ -535,7 +535,7 @@ class VerbLife(Story):
         self.evolve(self.drafts, deaths)
 
     def restart(self, says: bool) -> None:
-        """With the same verbs, with or without what was said of them."""
+        """Restart with the same verbs, with or without what was said of them."""
         self.start(self.drafts, says=says)
 
     def switch_backend(self, which: int) -> None:
@@ -566,7 +566,7 @@ class VerbLife(Story):
         return at.told[draft.begins[0]].lent(draft.lent)
 
     def edit_verb(self, which: int, put: int | None, undone: bool, deaths: Sequence[int]) -> None:
-        """Somebody deletes a result or puts another while the query is stopped, and may bring the old one back."""
+        """Delete a result or put another while the query is stopped, and perhaps bring the old one back."""
         draft = self.chosen(which, list(_RESULTS))
         keys = [] if draft is None else list(oracle.table(draft, self.told[draft.number]))
         if draft is None or not keys or not self.job.checkpoint:
@@ -597,7 +597,7 @@ class VerbLife(Story):
     def edit_timer(
         self, which: int, key: str, name: str, wait: int | None, undone: bool, deaths: Sequence[int]
     ) -> None:
-        """Somebody sets, moves or deletes a timer of a rule while the query is stopped, and may take that back.
+        """Set, move or delete a timer of a rule while the query is stopped, and perhaps take that back.
 
         One for a time that has passed fires in the next micro-batch of its task, so there is one for all tasks.
         """
@@ -620,7 +620,7 @@ class VerbLife(Story):
             self.in_time([Arrival("k0", 0, None)])
 
     def edited(self, draft: Draft) -> None:
-        """Somebody has edited what a verb holds, and it goes on from there; nobody has done so before."""
+        """Note that somebody has edited what a verb holds, and that it goes on from there."""
         edited = {draft.number: self.told[draft.number]}
         self.kept = [*self.kept[:-1], *(replace(one, told={**one.told, **edited}) for one in self.kept[-1:])]
         self.start(self.drafts)
@@ -631,7 +631,7 @@ class VerbLife(Story):
         return bool(told.waiting) or any(draft.kind != "asof" or one.side == "right" for one in told.rows)
 
     def erase_key(self, key: str, deaths: Sequence[int]) -> None:
-        """Somebody erases a key from all verbs while the query is stopped; nobody can go back then.
+        """Erase a key from all verbs while the query is stopped; nobody can go back then.
 
         Of results of all keys, as in cubes and groups, nobody can tell what they have of it; and left rows that name it
         as their foreign key find another one of that key later.

@@ -98,11 +98,11 @@ class Ruled:
     timers: Mapping[str, int] = field(default_factory=dict)
 
     def left_at(self, gone: int) -> "Ruled":
-        """Without the total, if it was not set later than that."""
+        """Return it without the total, if that was not set later."""
         return self if self.set_at > gone else replace(self, total=0)
 
     def taken(self, key: str, time: int, value: int) -> tuple["Ruled", Row]:
-        """After a row."""
+        """Return it after a row."""
         timers = {**self.timers, "idle": time + IDLE * SECOND}
         if value % 3 == 0:
             timers["soon"] = time + SOON * SECOND
@@ -112,7 +112,7 @@ class Ruled:
         return Ruled(total, time, timers), {"k": key, "what": "row", "total": total, "seen": time}
 
     def fired(self, key: str, name: str) -> tuple["Ruled", Row]:
-        """After a timer."""
+        """Return it after a timer."""
         timers = {one: time for one, time in self.timers.items() if one != name}
         told = {"k": key, "what": name, "total": self.total, "seen": self.timers[name]}
         return replace(self, total=0 if name == "idle" else self.total, timers=timers), told
@@ -145,7 +145,7 @@ class Told:
     due: tuple[Come, ...] = ()
 
     def grown(self, draft: Draft, rows: Sequence[Come]) -> "Told":
-        """With the rows of a micro-batch; a key that was gone begins anew, and a row that is as old is left out."""
+        """Return it with the rows of a micro-batch; a key that was gone begins anew, and a row as old is left out."""
         in_order = sorted(rows, key=lambda one: one.time)
         if draft.kind == "waiting":
             return self.after_waiting(draft, in_order)
@@ -166,7 +166,7 @@ class Told:
         return told
 
     def after_waiting(self, draft: Draft, rows: Sequence[Come]) -> "Told":
-        """Left rows wait until the time of the left side is so much past theirs; right ones are there at once."""
+        """Return it after left rows have waited until their side is so much further; right ones are there at once."""
         left = [*self.waiting, *(row for row in rows if row.side == "left")]
         clock = max([self.clock, *(row.time for row in left)])
         due = tuple(row for row in left if row.time + draft.match.wait <= clock)
@@ -179,7 +179,7 @@ class Told:
         )
 
     def after_watermark(self, rows: Sequence[Come]) -> "Told":
-        """Rows wait until time is past all that could come before them."""
+        """Return it after rows have waited until time is past all that could come before them."""
         all_ = sorted([*self.waiting, *rows], key=lambda one: one.time)
         clock = max([self.clock, *(row.time for row in all_)])
         due = tuple(row for row in all_ if row.time + WAIT < clock)
@@ -187,7 +187,7 @@ class Told:
         return replace(self, rows=(*self.rows, *due), clock=clock, waiting=waiting, due=due)
 
     def after_rule(self, draft: Draft) -> "Told":
-        """After all rows and timers that need not wait any more, in the order of time."""
+        """Return it after all rows and timers that need not wait any more, in the order of time."""
         until, column = self.clock - WAIT, draft.columns[0].number
         rows, ruled, results = {one.time: one for one in self.rows}, dict(self.ruled), list[Row]()
         while True:
@@ -207,7 +207,7 @@ class Told:
             results.append(result)
 
     def gone_by(self, draft: Draft, time: int | None = None) -> int:
-        """Up to which time all is gone at a time, or now, with the time to live of today."""
+        """Return up to which time all is gone at a time, or now, with the time to live of today."""
         now = self.clock if time is None else time
         return self.gone if draft.ttl is None else max(self.gone, now - draft.ttl)
 
@@ -270,7 +270,7 @@ class Told:
         return replace(self, rows=tuple(rows))
 
     def without(self, key: str, side: str | None = None, group: str | None = None) -> "Told":
-        """All that is of a key is gone, from one side or from all, and of one group or of all."""
+        """Return it without all that is of a key, from one side or from all, and of one group or of all."""
         gone = [one.key == key and side in (None, one.side) and group in (None, one.group) for one in self.rows]
         waiting = tuple(one for one in self.waiting if one.key != key)
         return replace(
@@ -366,7 +366,7 @@ def last_told(draft: Draft, told: Told) -> dict[Any, Row]:
 
 
 def _named_rows(draft: Draft, told: Told) -> dict[Any, Row]:
-    """Left rows with those that they name; of a right or an outer join also right rows that none names."""
+    """Return left rows with those that they name; of a right or an outer join also right rows that none names."""
     one, other = ({row["k"]: row for row in side(draft, told, which)} for which in ("left", "right"))
     found = joined_by_foreign_key(one, other, draft.how.value, "f")
     rows = {(key, name): {**_nothing(draft), **row, "k": key, "f": name} for (key, name), row in found.items()}
@@ -374,7 +374,7 @@ def _named_rows(draft: Draft, told: Told) -> dict[Any, Row]:
 
 
 def _joined(draft: Draft, left: Mapping[Any, Row], right: Mapping[Any, Row]) -> dict[Any, Row]:
-    """Two tables by key, with nulls where one has no row."""
+    """Join two tables by key, with nulls where one has no row."""
     found = joined_tables(left, right, draft.how.value)
     return {key: {**_nothing(draft), **row} for key, row in found.items()}
 
@@ -426,7 +426,7 @@ def _eras(draft: Draft) -> Iterator[tuple[int, int, int]]:
 
 
 def _in_sessions(draft: Draft, rows: Sequence[Row]) -> dict[Any, Sequence[Mapping[str, Any]]]:
-    """Sessions end where the gap becomes another one, and where they are cut."""
+    """Return sessions, which end where the gap becomes another one, and where they are cut."""
     found: dict[Any, Sequence[Mapping[str, Any]]] = {}
     for gap, begin, end in _eras(draft):
         own = [row for row in rows if begin <= row["at"] < end]

@@ -49,7 +49,7 @@ def read_manifest(text: str) -> dict[str, Any]:
 
 
 def read_rows(state_dir: Path, manifest: str, store: str) -> dict[bytes, Row]:
-    """All rows of a store, metadata included: the snapshot, and each delta over it."""
+    """Return all rows of a store, metadata included: the snapshot, and each delta over it."""
     content, rows = read_manifest(manifest), dict[bytes, Row]()
     snapshot = [] if content["snapshot"] is None else [("snapshot", content["snapshot"])]
     for kind, file in [*snapshot, *(("delta", delta) for delta in content["deltas"])]:
@@ -122,7 +122,7 @@ class Shown:
         return float("-inf") if observed is None else _time(observed.value) - self.retention
 
     def _data(self, rest: int) -> Iterator[tuple[bytes, bytes, Row]]:
-        """Each data row, in order: its key up to ``rest`` bytes from the end, those bytes, and what it holds."""
+        """Yield each data row, in order: its key up to ``rest`` bytes from the end, those bytes, and what it holds."""
         for row in sorted(self.rows):
             if row.startswith(_DATA):
                 yield row[1 : len(row) - rest], row[len(row) - rest :], self.rows[row]
@@ -131,7 +131,7 @@ class Shown:
         return [(key.decode(), _value(row, stamped)) for key, _, row in self._data(0)]
 
     def versions(self) -> list[Any]:
-        """Each version that is no tombstone: its value, and from when to when it is valid."""
+        """Return each version that is no tombstone: its value, and from when to when it is valid."""
         found = [(_key(key), _time(end), row.value or b"") for key, end, row in self._data(8)]
         nexts = [*found[1:], (None, 0, b"")][: len(found)]
         ends = [after[1] if after[0] == one[0] else None for one, after in zip(found, nexts, strict=True)]

@@ -139,7 +139,7 @@ class Filled(BackendSupplier):
         return backend
 
     def rows(self) -> Stores:
-        """All rows as they are now."""
+        """Return all rows as they are now."""
         return {name: dict(backend.scan()) for name, backend in sorted(self._opened.items())}
 
 
@@ -452,7 +452,7 @@ SCENARIOS = [
 
 
 def golden_files() -> Iterator[tuple[Scenario, Path]]:
-    """Every golden file of every version, with its scenario."""
+    """Yield every golden file of every version, with its scenario."""
     for scenario in SCENARIOS:
         for path in sorted(GOLDEN.glob(f"{scenario.name}-v*.json")):
             yield scenario, path

@@ -91,7 +91,7 @@ WAYS = [(old, new) for new in FormatVersion for old in older_versions(new)]
 
 
 def content(old: FormatVersion, new: FormatVersion) -> Rows:
-    """Rows that a store may hold in ``old``, before it has those of ``new``."""
+    """Return rows that a store may hold in ``old``, before it has those of ``new``."""
     if old.content is FormatVersion.LATEST_APART:
         return rows_of(VERSION_3)
     if new.content is FormatVersion.LATEST_APART:

@@ -120,7 +120,7 @@ def live(job: Job, kind: KindUnderTest, choices: Seeded, seen: Counter[str]) -> 
 
 
 def go_on_as_first_release(job: Job) -> None:
-    """It finds no metadata that is not its own, restores the store in memory, and writes a snapshot of it."""
+    """Restore the store in memory, finding no metadata that is not its own, and write a snapshot of it."""
     assert job.manifest is not None
     rows = first_release.read_rows(job.state_dir, job.manifest, job.spec.name)
     assert {row[1:] for row in rows if row.startswith(b"\x00")} <= METADATA

@@ -42,7 +42,7 @@ def name_of(value: object) -> str:
 
 
 def layouts() -> set[Layout]:
-    """All that the processors define."""
+    """Return all layouts that the processors define."""
     names = [module.name for module in pkgutil.walk_packages(millpond.processors.__path__, "millpond.processors.")]
     return {value for name in names for value in vars(import_module(name)).values() if isinstance(value, Layout)}
 

@@ -155,7 +155,7 @@ def _rows(data: bytes) -> int:
 
 
 def durable_readers() -> dict[str, Reader]:
-    """All of them."""
+    """Return all of them."""
     directory = _Directory()
     one, two = b"\1a\0\0" + _TIME, b"\1b\0\0" + _TIME
     content = [(b"\0layout", b"\0\0\0\1some"), (one, b"\0" * 8 + b"one"), (two, b"\0" * 7 + b"\1two")]

@@ -44,7 +44,7 @@ def _packed_row(**changed: object) -> bytes:
 
 
 def _states(*states: object) -> bytes:
-    """As many states of aggregates as the reader has; those that are not given are null."""
+    """Return as many states of aggregates as the reader has; those that are not given are null."""
     return framed([(b"", msgpack.packb([*states, *([None] * (32 - len(states)))]))])
 
 
@@ -80,13 +80,13 @@ def durable_file(schema: pa.Schema = SCHEMA) -> bytes:
 
 
 def _contradicting_file() -> bytes:
-    """Its footer has statistics of a column that may be null, but the column's nullability is none that exists."""
+    """Return a file whose footer has statistics of a column that may be null, of a nullability that does not exist."""
     optional, unknown = b"%\x02\x18\x05store", b"%\x0a\x18\x05store"
     return durable_file().replace(optional, unknown)
 
 
 def _damaged_blob() -> bytes:
-    """Offsets that lie beyond the values: who believes them reads memory that is not the blob's."""
+    """Return a blob with offsets beyond the values: who believes them reads memory that is not the blob's."""
     blob = _blob(key=pa.array([b"k" * 77]), value=pa.array([b"v"]), timestamp=pa.array([5]))
     before, after = blob.rsplit(struct.pack("<i", 77), 1)
     return before + struct.pack("<i", 1 << 30) + after

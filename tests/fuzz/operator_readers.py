@@ -59,7 +59,7 @@ HASH: Final = bytes(range(16))
 
 
 def operator_reader(spec: StoreSpec, fill: Callable[[Any], None], *reads: Callable[[Any], Any]) -> Reader:
-    """Something that operators keep in a store of that spec.
+    """Return a reader of something that operators keep in a store of that spec.
 
     Args:
         spec: of the store.
@@ -341,7 +341,7 @@ def _blobs() -> tuple[bytes, ...]:
 
 
 def operator_readers() -> dict[str, Reader]:
-    """All of them."""
+    """Return all of them."""
     return {
         **_kept_operator_readers(),
         **_message_readers(),

@@ -29,7 +29,7 @@ class Reader:
 
 
 def framed(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Rows as one run of bytes: of each row, the lengths of key and value (2 each), key, value."""
+    """Return rows as one run of bytes: of each row, the lengths of key and value (2 each), key, value."""
     return b"".join(_SIZES.pack(len(key), len(value)) + key + value for key, value in entries)
 
 

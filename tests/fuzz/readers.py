@@ -12,5 +12,5 @@ _ROOMS: Final[tuple[Callable[[], Mapping[str, Reader]], ...]] = (store_readers, 
 
 
 def all_readers() -> dict[str, Reader]:
-    """All of them; reading the seeds makes them."""
+    """Return all readers; reading the seeds makes them."""
     return {name: reader for room in _ROOMS for name, reader in room().items()}

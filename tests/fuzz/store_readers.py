@@ -67,7 +67,7 @@ def serde_reader(serde: Serde[Any], *values: Any) -> Reader:
 
 
 def serde_readers() -> dict[str, Reader]:
-    """Every serde but pickle."""
+    """Return readers of every serde but pickle."""
     change = ChangeSerde(STRING)
     return {
         "bytes": serde_reader(BYTES, b"a"),
@@ -214,7 +214,7 @@ VERSIONS: Final = (
 
 
 def kind_readers() -> dict[str, Reader]:
-    """Stores of every kind."""
+    """Return readers of stores of every kind."""
     windows = {"retention": 4000, "window_size": 10}
     return {
         "key-value store": store_reader(
@@ -304,7 +304,7 @@ def _packed(rows: Iterable[bytes]) -> bytes:
 
 
 def row_readers() -> dict[str, Reader]:
-    """Packed rows, with schemas of a history, and packed keys."""
+    """Return readers of packed rows, with schemas of a history, and packed keys."""
     first, evolved = RowCodec(Schemas.first(COLUMNS)), RowCodec(SCHEMAS)
     packed = evolved.pack(pa.Table.from_pylist([ROW | {"stock": [("k", 1.5)]}], EVOLVED))
     return {
@@ -314,7 +314,7 @@ def row_readers() -> dict[str, Reader]:
 
 
 def store_readers() -> dict[str, Reader]:
-    """All of them."""
+    """Return all of them."""
     return {
         **serde_readers(),
         **kind_readers(),

@@ -9,7 +9,7 @@ from tests.fuzz.reader import Reader
 
 
 def watched(reader: Reader) -> Callable[[bytes], bool]:
-    """Reads bytes under watch, and tells whether they are refused.
+    """Return a function that reads bytes under watch, and tells whether they are refused.
 
     The function raises ``Executed`` if anything is executed, and lets through whatever is not below ``MillpondError``.
     """

@@ -121,7 +121,7 @@ def _remembered(case: Case, name: str, entries: list[Any]) -> list[Any]:
 
 
 def in_one_order(entries: list[Any], *, without_times: bool = False) -> list[Any]:
-    """Entries in one order, without what a store need not reproduce: expired versions, keys that are only deleted."""
+    """Return entries in one order, without what a store need not reproduce: expired versions, deleted keys."""
     ignored = {"expired_still_present"} | ({"ts"} if without_times else set())
     alive = [entry for entry in entries if entry.get("versions", True)]
     kept = [{name: value for name, value in entry.items() if name not in ignored} for entry in alive]

@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With ``--engine spark`` only topologies run, and these on Spark."""
+    """Ignore all but topologies with ``--engine spark``, and run these on Spark."""
     other = collection_path.name.startswith("test_") and collection_path.name != "test_spark.py"
     return True if other and config.getoption("engine", None) == "spark" else None
 

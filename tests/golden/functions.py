@@ -16,7 +16,7 @@ def text(value: Any) -> str:
 
 
 def number(value: Any) -> int:
-    """All ASCII digits in order as one number; a number is itself, and what has no digits is 0."""
+    """Return all ASCII digits in order as one number; a number is itself, and what has no digits is 0."""
     if value is None:
         return 0
     if isinstance(value, int):

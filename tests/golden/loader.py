@@ -47,7 +47,7 @@ class Case:
 
 @cache
 def cases(directory: Path | None) -> tuple[Case, ...]:
-    """Every case below ``directory``, or of the project's own copy where it is None, sorted."""
+    """Return every case below ``directory``, or of the project's own copy where it is None, sorted."""
     found = _from_archives(DATA) if directory is None else _from_files(directory)
     if not found:
         raise FileNotFoundError(f"no golden file below {directory or DATA}")

@@ -128,7 +128,7 @@ class _Flow:
                 self._send(topic, sink, records, sender)
 
     def _send(self, topic: str, sink: SinkNode, records: Sequence[Any], sender: int) -> None:
-        """Records through their serdes to the tasks of their keys."""
+        """Send records through their serdes to the tasks of their keys."""
         source = self._readers[topic].sources[topic]
         passage = Repartition.between(topic, sink.produced, source.consumed)
         arrived = passage.transfer(_batch(records)).to_batch()

@@ -19,7 +19,7 @@ MicroBatch: TypeAlias = dict[str, list[Record]]
 
 
 def sample(cases: Iterable[Case]) -> list[Case]:
-    """Of each family those cases that have an operator, or an input, unlike all before them; long inputs come first.
+    """Return, of each family, the cases with an operator, or an input, unlike all before them; long inputs come first.
 
     Cases whose topology cannot be built are left out, and those without any record.
     """
@@ -84,7 +84,7 @@ def micro_batches(content: Mapping[str, Any]) -> list[MicroBatch]:
 
 
 def single_records(content: Mapping[str, Any]) -> dict[int, MicroBatch]:
-    """Each record as a micro-batch of its own, by its position in the input."""
+    """Return each record as a micro-batch of its own, by its position in the input."""
     topics = source_topics(content)
     return {
         position: _by_topic([record], topics)

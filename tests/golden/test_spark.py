@@ -50,7 +50,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _job(number: int, case: Case, backends: Sequence[str]) -> SparkJob:
-    """Backends and numbers of partitions take turns."""
+    """Return the job of a case; backends and numbers of partitions take turns."""
     on_error = OnError.SKIP if _without_key(case) else OnError.FAIL
     return SparkJob(case, micro_batches(case.content), 2 + number % 2, backends[number % len(backends)], on_error)
 
@@ -156,7 +156,7 @@ def _expected(job: SparkJob) -> tuple[list[Mapping[str, list[Result]]], Millpond
 
 
 def _differences(wanted: Iterable[Result], rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Each key whose records, in their order where they have one, are not the same."""
+    """Return each key whose records, in their order where they have one, are not the same."""
     expected: dict[Any, list[Result]] = defaultdict(list)
     for result in wanted:
         key = result.key

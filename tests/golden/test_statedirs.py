@@ -146,7 +146,7 @@ def millis(time: datetime | None) -> int | None:
 
 
 def accounts(report: Report, case: Case) -> None:
-    """Each row is accounted for, and the offsets are those of the ``.checkpoint``."""
+    """Check that each row is accounted for, and the offsets are those of the ``.checkpoint``."""
     recorded = sum(family["entries"] for families in case.content["rocksdb"].values() for family in families)
     assert report.rows_read == recorded
     assert report.entries_read == report.written + report.expired

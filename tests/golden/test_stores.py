@@ -34,7 +34,7 @@ SPANS_OF_SEVERAL_KEYS = {
 
 
 def concerns(case: Case) -> bool:
-    """All but the stores that evict their least recently used entries: Millpond has none."""
+    """Return whether a case is of a store of Millpond: not one that evicts its least recently used entries."""
     return case.family == "stores" and case.content["store"].get("impl") != "lru"
 
 
@@ -96,7 +96,7 @@ class Comparison:
         return spans_by_key(answer) if name in SPANS_OF_SEVERAL_KEYS and "window" in self._kind else answer
 
     def _versions(self, name: str, operation: dict[str, Any], answer: Any) -> Any:
-        """Kafka drops ``validTo`` from as-of lookups, including the one that a delete makes."""
+        """Drop ``validTo`` from as-of lookups as Kafka does, including the one that a delete makes."""
         if name in {"getAsOf", "delete"} and answer is not None:
             return {**answer, "validTo": None}
         if operation.get("beyond_retention") and isinstance(answer, list):
@@ -106,7 +106,7 @@ class Comparison:
 
 
 def spans_by_key(spans: list[Any]) -> dict[str, list[Any]]:
-    """Spans per key, in the order in which they came: between keys no order is promised."""
+    """Return spans per key, in the order in which they came: between keys no order is promised."""
     return {key: list(found) for key, found in groupby(sorted(spans, key=itemgetter(0)), key=itemgetter(0))}
 
 

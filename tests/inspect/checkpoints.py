@@ -38,7 +38,7 @@ SPECS = {
 
 
 def lz4(data: bytes) -> bytes:
-    """As lz4-java's stream has it, in one block that is not packed, and an empty one."""
+    """Return data as lz4-java's stream has it, in one block that is not packed, and an empty one."""
     head = b"LZ4Block\x10" + pack("<ii", len(data), len(data))
     return head + pack("<I", xxh32_intdigest(data, 0x9747B28C) & 0xFFFFFFF) + data + b"LZ4Block\x10" + bytes(12)
 

@@ -45,7 +45,7 @@ histories = st.lists(st.lists(puts, max_size=8), min_size=2, max_size=4)
 
 
 def put(store: Any, spec: StoreSpec, one: Put) -> None:
-    """One change of a store of any kind; times are so few that they meet."""
+    """Make one change of a store of any kind; times are so few that they meet."""
     key, value, time = one[0], one[1], one[2] // 100 * 100
     calls = {
         StoreKind.KEY_VALUE: lambda: store.put(key, value),
@@ -127,7 +127,7 @@ def test_a_feed_is_the_difference_of_two_looks(name: str, history: list[list[Put
 
 
 def spread(directory: Path, spec: StoreSpec, batch: list[Put], partitions: int, changed: list[Put]) -> list[StoreView]:
-    """Two micro-batches of tasks that share the keys of a store."""
+    """Return the views of a store after two micro-batches of tasks that share its keys."""
     manifests = []
     for number in range(partitions):
         mine, later = (

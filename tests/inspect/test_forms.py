@@ -35,7 +35,7 @@ SHORT = b"a" * 20
 
 
 def packed_lz4(data: bytes) -> bytes:
-    """In one block that is packed."""
+    """Return data in one block that is packed."""
     plain = lz4(data)
     block = pa.compress(data, "lz4_raw", asbytes=True)
     head = b"LZ4Block\x20" + len(block).to_bytes(4, "little") + plain[13:21]

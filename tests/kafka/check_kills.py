@@ -41,7 +41,7 @@ def test_a_worker_a_driver_and_the_broker_are_killed_in_turn_and_nothing_is_lost
 
 
 def without_repetitions(values: Iterable[str]) -> list[str]:
-    """Each change of a key once, as docs/kafka.md tells readers to leave out what came again."""
+    """Return each change of a key once, as docs/kafka.md tells readers to leave out what came again."""
     last, new = -1, []
     for value in values:
         sequence = int(value.partition(":")[0])

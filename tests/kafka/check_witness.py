@@ -86,7 +86,7 @@ def without_partner(messages: Iterable[Any]) -> list[Any]:
 
 
 def number(message: Any) -> int:
-    """Of the record that made this one come out, whose headers it has."""
+    """Return the number of the record that made this one come out, whose headers it has."""
     return int(message.headers[0][1])
 
 

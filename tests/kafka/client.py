@@ -35,7 +35,7 @@ def write(address: str, messages: Iterable[tuple[str, Message]]) -> None:
 
 
 def read(address: str, topic: str) -> list[Message]:
-    """All messages of a topic up to now, partition by partition, in the order of offsets."""
+    """Return all messages of a topic up to now, partition by partition, in the order of offsets."""
     consumer = KafkaConsumer(bootstrap_servers=address, enable_auto_commit=False)
     partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
     ends = consumer.end_offsets(partitions)

@@ -81,7 +81,7 @@ def _identity(row: Row) -> tuple[Any, ...]:
 
 
 def _without_moments_of_unpaired(case: Case, theirs: Rows, ours: Rows) -> tuple[Rows, Rows]:
-    """Pairs as they came, and those of the others that are not as they may be.
+    """Return pairs as they came, and those of the others that are not as they may be.
 
     They may come out sooner than in Kafka Streams, or alone if their partners arrive before it has looked. Of late
     records nothing is compared: Kafka Streams lets them out at once.
@@ -129,7 +129,7 @@ def _joins_by_foreign_key(case: Case) -> bool:
 
 
 def _without_repeated_tombstones(case: Case, theirs: Rows, ours: Rows) -> tuple[Rows, Rows]:
-    """Without tombstones of rows that have no result, and with the later time where a foreign row made the result."""
+    """Return rows without tombstones of rows without a result, and with the later time of a foreign row's result."""
     foreign = {join["other"] for join in _operators(case, "fkJoin")}
     expected, actual = _news(theirs), _news(ours)
     by_foreign_row = _steps_of(case, foreign)
@@ -141,7 +141,7 @@ def _without_repeated_tombstones(case: Case, theirs: Rows, ours: Rows) -> tuple[
 
 
 def _news(rows: Rows) -> Rows:
-    """Copies of rows, without tombstones of keys that have no value."""
+    """Return copies of rows, without tombstones of keys that have no value."""
     has: set[Any] = set()
     kept = []
     for row in rows:
@@ -181,7 +181,7 @@ def _last_of_closed_windows(case: Case, theirs: Rows, ours: Rows) -> tuple[Rows,
 
 
 def _last_results(rows: Rows) -> dict[tuple[str, int, int], Row]:
-    """By key, start and end, without the moment at which they came out."""
+    """Return results by key, start and end, without the moment at which they came out."""
     return {
         (row["key"]["key"], row["key"]["start"], row["key"]["end"]): row | {"after": -1, "headers": {}} for row in rows
     }

@@ -121,7 +121,7 @@ class Draft:
             self._sinks += 1
 
     def materialized(self, store: str | None) -> dict[str, Any] | None:
-        """``kv``, ``versioned`` or ``None``; ``any`` is one of these."""
+        """Return ``kv``, ``versioned`` or ``None``; ``any`` is one of these."""
         if store == "any":
             store = self.choose(None, "kv", "versioned")
         if store is None:
@@ -168,7 +168,7 @@ class Draft:
         return part.then(id_, value=value, plain=plain, versioned=versioned)
 
     def stateless(self, part: Part) -> Part:
-        """One random operator on a stream, which leaves its keys alone."""
+        """Add one random operator on a stream, which leaves its keys alone."""
         op = self.choose("filter", "filterNot", "mapValues", "mapValues", "flatMapValues")
         if op in ("filter", "filterNot"):
             return part.then(self.add(op, input=part.id, predicate=self.predicate(part)))
@@ -190,7 +190,7 @@ class Draft:
         return part.then(self.add("filter", input=part.id, predicate="not_null"))
 
     def table_step(self, part: Part, store: str | None = "any") -> Part:
-        """One random operator on a table, which leaves its keys alone."""
+        """Add one random operator on a table, which leaves its keys alone."""
         given = None if part.windowed else self.materialized(store)
         op = self.choose("filter", "filterNot", "mapValues", "transformValues")
         if op in ("filter", "filterNot"):

@@ -40,7 +40,7 @@ def _branched(draft: Draft, stream: Part) -> Part:
 
 
 def repartitions(draft: Draft) -> None:
-    """Streams that go through topics, one after the other or side by side."""
+    """Add streams that go through topics, one after the other or side by side."""
     stream = draft.rekeyed(draft.stream(SPARSE))
     again = stream.then(draft.add("repartition", input=stream.id))
     draft.to(again, draft.aggregated(draft.grouped(draft.rekeyed(again))))
@@ -130,7 +130,7 @@ def _foreign_key(draft: Draft, type_: str) -> Part:
 
 
 def foreign_keys_of_one_table(draft: Draft) -> None:
-    """Joins by foreign keys whose sides have a table in common, or have met before."""
+    """Add joins by foreign keys whose sides have a table in common, or have met before."""
     table, other = draft.table("kv"), draft.table("kv")
     if draft.chance(0.5):
         draft.to(draft.join(table, other, draft.choose("inner", "left", "outer")))
@@ -265,7 +265,7 @@ def cogroups(draft: Draft) -> None:
 
 
 def processors(draft: Draft) -> None:
-    """Processors with a store of their own, one that they share, and that of a table."""
+    """Add processors with a store of their own, one that they share, and that of a table."""
     draft.act("store", name="own", kind="kv")
     stream = _processed(draft, draft.stream(SPARSE), "last_seen", store="own")
     draft.to(stream)
@@ -301,7 +301,7 @@ def timers(draft: Draft) -> None:
 
 
 def timers_behind_topics(draft: Draft) -> None:
-    """Processors that act by stream time in the tasks behind a repartition topic, and perhaps before it."""
+    """Add processors that act by stream time in the tasks behind a repartition topic, and perhaps before it."""
     stream = draft.stream(SPARSE)
     if draft.chance(0.3):
         stream = _ticking(draft, stream)
@@ -339,7 +339,7 @@ def global_stores(draft: Draft) -> None:
 
 
 def chosen_topics(draft: Draft) -> None:
-    """Sinks whose topic a function chooses."""
+    """Add sinks whose topic a function chooses."""
     stream = draft.stream(SPARSE)
     for _ in range(draft.rng.randint(1, 2)):
         stream = draft.choose(draft.stateless, draft.rekeyed)(stream)
@@ -422,7 +422,7 @@ def window_stores(draft: Draft) -> None:
 
 
 def mixes(draft: Draft) -> None:
-    """Some operators, each on something that is there."""
+    """Add some operators, each on something that is there."""
     draft.act("store", name="own", kind="kv")
     streams, tables = [draft.stream(SPARSE), draft.stream(SPARSE)], [draft.table(), draft.table()]
     for _ in range(draft.rng.randint(2, 6)):
@@ -477,7 +477,7 @@ def _in_windows(draft: Draft, stream: Part) -> Part:
 
 
 def _suppressed_unless_versioned(draft: Draft, table: Part) -> Part:
-    """Suppressed, which versioned tables cannot be."""
+    """Return a suppressed table; versioned tables cannot be suppressed."""
     return draft.table_step(table, "kv") if table.versioned else _suppressed(draft, table)
 
 

@@ -14,7 +14,7 @@ LATER: Final = 10_000
 
 
 def random_input(rng: Random, topics: Mapping[str, Topic], *, wall_clock: bool = False) -> list[dict[str, Any]]:
-    """So many records as one can still read."""
+    """Return so many records as one can still read."""
     records: list[dict[str, Any]] = []
     taken: set[tuple[str, str | None, int]] = set()
     now = start = rng.choice(STARTS)
@@ -39,7 +39,7 @@ def random_input(rng: Random, topics: Mapping[str, Topic], *, wall_clock: bool =
 
 
 def last_records(records: Sequence[Mapping[str, Any]], topics: Iterable[str]) -> list[dict[str, Any]]:
-    """Records of a far later time, after which nothing waits that came before."""
+    """Return records of a far later time, after which nothing waits that came before."""
     later = max(record["ts"] for record in records) + LATER
     return [{"topic": topic, "key": "z", "value": "z", "ts": later} for topic in topics for _ in range(2)]
 

@@ -17,7 +17,7 @@ RELEASES: Final = ("broker", "newest")
 
 
 def broker_jars() -> list[Path]:
-    """Kafka itself, and Kafka Streams."""
+    """Return the jars of Kafka itself, and Kafka Streams."""
     return jars("kafka", POM, "broker")
 
 
@@ -27,12 +27,12 @@ def connector_jars() -> list[Path]:
 
 
 def classpath() -> str:
-    """Kafka, Kafka Streams and the programs that run topologies by name."""
+    """Return the class path of Kafka, Kafka Streams and the programs that run topologies by name."""
     return _classpath("classes", PROGRAMS, broker_jars())
 
 
 def cases_classpath(release: str) -> str:
-    """Kafka Streams of a release, and the program that runs topologies as they are described."""
+    """Return the class path of a release of Kafka Streams, and the program that runs described topologies."""
     return _classpath(f"cases-{release}", CASES, jars("kafka", POM, release))
 
 

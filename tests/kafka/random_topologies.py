@@ -98,7 +98,7 @@ def report(case: Case, streams: KafkaStreams) -> str:
 
 
 def random_cases(families: Iterable[str], seed: int, cases: int | None, seconds: float | None) -> Iterator[Case]:
-    """Cases of each family in turn, from a seed on; so many, or for so long, or without an end."""
+    """Yield cases of each family in turn, from a seed on; so many, or for so long, or without an end."""
     end = None if seconds is None else time.monotonic() + seconds
     number = 0
     while cases is None or number < cases:

@@ -20,7 +20,7 @@ WITH_TOMBSTONES = {"stream-table": ("right",), "table-table": ("left", "right"),
 
 
 def random_records(seed: int, name: str, count: int = 300, *, bursts: bool = True) -> list[tuple[str, Message]]:
-    """Records of ``left`` and ``right``; up to 40 ms late, unless the topology takes them in order.
+    """Return records of ``left`` and ``right``; up to 40 ms late, unless the topology takes them in order.
 
     Without ``bursts`` no topology has the pauses of ``IN_BURSTS``.
 

@@ -47,7 +47,7 @@ def _with_fewer_records(case: Case) -> Iterator[Case]:
 
 
 def _with_fewer_operators(case: Case) -> Iterator[Case]:
-    """Without one and all that follow from it, or with what it was made of in its place."""
+    """Yield cases without one operator and all that follow from it, or with its source in its place."""
     operators = case["topology"]
     for place in reversed(range(len(operators))):
         yield case | {"topology": _without(operators, place)}

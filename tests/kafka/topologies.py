@@ -63,7 +63,7 @@ def _foreign_key(builder: StreamsBuilder) -> KStream:
 
 
 def concat(left: str | None, right: str | None) -> str:
-    """As Java joins strings."""
+    """Join two sides as Java joins strings."""
     return "-".join("null" if side is None else side for side in (left, right))
 
 

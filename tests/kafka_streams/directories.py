@@ -52,7 +52,7 @@ def write_task(task: Path, offset: int = 7) -> Path:
 
 
 def content_of(directory: Path) -> dict[str, bytes | None]:
-    """Every file below a directory with its bytes, and every folder."""
+    """Return every file below a directory with its bytes, and every folder."""
     return {
         str(path.relative_to(directory)): path.read_bytes() if path.is_file() else None
         for path in sorted(directory.rglob("*"))

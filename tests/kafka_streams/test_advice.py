@@ -93,7 +93,7 @@ def _orphaned(app: Application) -> None:
 
 
 def _manifest_without_its_end(app: Application) -> None:
-    """RocksDB does not notice it, and takes the state before the last table for the newest."""
+    """Cut the manifest off: RocksDB does not notice, and takes the state before the last table for the newest."""
     options = rocksdict.Options(raw_mode=True)
     engine = rocksdict.Rdict(str(app.store), options, {"default": options})
     engine.put(b"a", b"1", _unlogged())
@@ -116,7 +116,7 @@ def _unlogged() -> Any:
 
 
 def _logged(app: Application) -> None:
-    """Somebody has opened the directory with a log, and put a row that the store has already."""
+    """Open the directory with a log, and put a row that the store has already."""
     options = rocksdict.Options(raw_mode=True)
     other = copytree(app.store, app.place / "other")
     engine = rocksdict.Rdict(str(other), options)

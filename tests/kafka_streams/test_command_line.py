@@ -158,12 +158,12 @@ class Import:
         return Import(self.place / "versions", {version.key: version.value})
 
     def with_another(self, *directory: str, keys: Sequence[str] = ("other",)) -> "Import":
-        """With one more store of that name."""
+        """Return the same with one more store of that name."""
         write_database(self.made.joinpath(*directory), {"default": {key.encode(): b"w" for key in keys}})
         return self
 
     def of_two_tasks(self) -> "Import":
-        """One of two tasks beside that which is there."""
+        """Return one of two tasks beside the one that is there."""
         for task in ("1_0", "1_1"):
             write_task(self.made / task)
             self.with_another(task, "rocksdb", "store", keys=[f"key of {task}"])

@@ -66,7 +66,7 @@ def schema(source: str, *, op: bool = False, id_: bool = False) -> pa.Schema:
 def rows_of(
     source: str, keys: Sequence[Any], most: int = 10, *, op: bool = False, until: int = 40
 ) -> st.SearchStrategy[list[Event]]:
-    """Rows of a source, no two of one key and time."""
+    """Return rows of a source, no two of one key and time."""
     one = st.tuples(
         st.sampled_from(keys),
         st.integers(0, until),

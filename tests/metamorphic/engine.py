@@ -71,7 +71,7 @@ class RunningVerb(VerbTasks):
     def run(
         self, batch: int, inputs: Tables, complete: bool, keeper: Keeper, deaths: Deaths, random: Random
     ) -> list[pa.Table]:
-        """One micro-batch; what comes out of each task of the last operator."""
+        """Run one micro-batch; return what comes out of each task of the last operator."""
         self.random = random
         results = self.micro_batch(batch, inputs, DyingKeeper(keeper, deaths), complete=complete)
         random.shuffle(results)
@@ -116,7 +116,7 @@ class Query:
         return {name: [_told(some) for some in told] for name, told in self.late.items()}
 
     def run(self, inputs: Tables, *, complete: bool = False, deaths: Sequence[int] = ()) -> list[pa.Table]:
-        """One micro-batch, which dies each time that so many tasks have run, and then lives; the last verb's rows."""
+        """Run one micro-batch, which dies after so many tasks each time, and then lives; return the last rows."""
         for death in [*deaths, None]:
             for verb in self._verbs:
                 verb.late = []

@@ -72,7 +72,7 @@ class Way:
     apart: bool = False
 
     def partitions_of(self, verbs: int) -> list[int]:
-        """Of each verb; few where stores are files."""
+        """Return the partitions of each verb; few where stores are files."""
         most = 8 if self.backend == "memory" else 2
         return [min(self.partitions[number % len(self.partitions)], most) for number in range(verbs)]
 
@@ -223,7 +223,7 @@ def _keeper(directory: Path, way: Way) -> Keeper | Place:
 
 
 def _closing(chain: Chain) -> list[list[Event]]:
-    """Rows of each source far in the future: one micro-batch for each verb to let go what waits, and one more."""
+    """Return rows far in the future: one micro-batch for each verb to let go what waits, and one more."""
     return [
         [
             Event(source, number * FAR, {**_blank(schema), chain.key: CLOSING, chain.times[source]: number * FAR})

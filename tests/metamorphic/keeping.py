@@ -41,7 +41,7 @@ class Keeper(ABC):
 
     @abstractmethod
     def restart(self) -> None:
-        """Another process goes on after what counts."""
+        """Restart: another process goes on after what counts."""
 
     @abstractmethod
     def close(self) -> None:
@@ -118,7 +118,7 @@ class DurableKeeper(Keeper):
         return plan.fingerprint
 
     def start_of(self, place: str) -> Manifest | None:
-        """With what a task starts a micro-batch."""
+        """Return the manifest with which a task starts a micro-batch."""
         return self.committed.get(place)
 
     @contextmanager

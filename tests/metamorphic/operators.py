@@ -193,7 +193,7 @@ def flow_of(made: Made, plan: Plan, handling: ErrorHandling) -> Dataflow:
 
 
 def sink_of(made: Made) -> RowSink:
-    """Its rows."""
+    """Return the sink of its rows."""
     return RowSink(made.verb.name, PartRows(made.verb.parts, made.verb.schema))
 
 
@@ -245,7 +245,7 @@ class RunningOperator:
         first: int = 0,
         complete: bool = False,
     ) -> list[pa.Table]:
-        """One micro-batch; what comes out of each group.
+        """Run one micro-batch; return what comes out of each group.
 
         Args:
             inputs: by source, the splits of rows.
@@ -394,7 +394,7 @@ class OperatedQuery:
         return OperatedQuery(chain, self._partitions, self._place, self._random, shared=self._shared)
 
     def run(self, inputs: Tables, *, complete: bool = False, deaths: Sequence[int] = ()) -> list[pa.Table]:
-        """One micro-batch, which dies each time after so many steps, and then lives; the last verb's rows."""
+        """Run one micro-batch, which dies after so many steps each time, and then lives; return the last rows."""
         for death in [*deaths, None]:
             values = dict(self._place.values)
             try:

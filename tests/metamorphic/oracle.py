@@ -56,7 +56,7 @@ def asof(
     tolerance: int | None = None, exact: bool = True, default: Mapping[str, Any] | None = None,
     direction: str = "backward", where: Callable[[Row, Row], bool] | None = None, passed: bool = False,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """Each left row with the right row that was valid at its time, unless that is older than the tolerance.
+    """Yield each left row with the right row that was valid at its time, unless that is older than the tolerance.
 
     Or with the first that becomes valid from its time on, or the closer one. One that does not fulfill the condition is
     no match, or is ``passed`` over as if it were not there.
@@ -117,7 +117,7 @@ def near(
 
 
 def joined_tables(left: Mapping[Any, Row], right: Mapping[Any, Row], how: How) -> dict[Any, dict[str, Any]]:
-    """Two tables by key."""
+    """Join two tables by key."""
     found = {}
     for key in left.keys() | right.keys():
         one, other = left.get(key), None if key is None else right.get(key)
@@ -129,7 +129,7 @@ def joined_tables(left: Mapping[Any, Row], right: Mapping[Any, Row], how: How) -
 def joined_by_foreign_key(
     left: Mapping[Any, Row], right: Mapping[Any, Row], how: How, foreign: str
 ) -> dict[Any, dict[str, Any]]:
-    """Two tables by a column of the left one; rows of the right one alone have no left key."""
+    """Join two tables by a column of the left one; rows of the right one alone have no left key."""
     found: dict[Any, dict[str, Any]] = {}
     for key, one in left.items():
         other = None if one[foreign] is None else right.get(one[foreign])
@@ -142,7 +142,7 @@ def joined_by_foreign_key(
 
 
 def tumbling(size: int, advance: int | None = None) -> Cutting:
-    """Windows of that size, one after the other or overlapping."""
+    """Cut windows of that size, one after the other or overlapping."""
     step = advance or size
 
     def cut(times: Sequence[int]) -> Collection[Bounds]:
@@ -154,7 +154,7 @@ def tumbling(size: int, advance: int | None = None) -> Cutting:
 
 
 def cumulative(size: int, step: int, offset: int) -> Cutting:
-    """Windows that start together and end step by step until they have that size."""
+    """Cut windows that start together and end step by step until they have that size."""
 
     def cut(times: Sequence[int]) -> Collection[Bounds]:
         starts = {(time - offset) // size * size + offset for time in times}
@@ -175,7 +175,7 @@ def holds_end(window: Bounds, time: int) -> bool:
 
 
 def sliding(difference: int) -> Cutting:
-    """Windows that end with a row, or begin right behind one."""
+    """Cut windows that end with a row, or begin right behind one."""
 
     def cut(times: Sequence[int]) -> Collection[Bounds]:
         return {(time - difference, time) for time in times} | {(time + 1, time + 1 + difference) for time in times}
@@ -184,7 +184,7 @@ def sliding(difference: int) -> Cutting:
 
 
 def sessions(gap: int) -> Cutting:
-    """From the first to the last row of those that are no further apart than the gap."""
+    """Cut sessions: from the first to the last row of those that are no further apart than the gap."""
 
     def cut(times: Sequence[int]) -> Collection[Bounds]:
         found: list[list[int]] = []
@@ -198,7 +198,7 @@ def sessions(gap: int) -> Cutting:
 
 
 def cut_sessions(gap: int, length: int, offset: int) -> Cutting:
-    """Sessions of the times between multiples of the length, moved by the offset, each by themselves."""
+    """Cut sessions of the times between multiples of the length, moved by the offset, each by themselves."""
 
     def cut(times: Sequence[int]) -> Collection[Bounds]:
         pieces = defaultdict[int, list[int]](list)

@@ -66,7 +66,7 @@ def _chosen(kind: Kind, random: Random) -> list[Any]:
 def _rows(
     source: str, draft: Draft, job: Job, chosen: Mapping[str, list[Any]], random: Random, first: int
 ) -> list[Event]:
-    """Rows of a source, no two of one key and time."""
+    """Return rows of a source, no two of one key and time."""
     schema, taken, found = job.chain.schemas[source], set(), list[Event]()
     keys = {name: kind for name, kind in (("k", draft.key), ("p", draft.primary)) if name in schema.names}
     drawing = [kind.neighbors(3, random) for kind in draft.kinds[source]]

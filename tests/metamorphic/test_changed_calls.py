@@ -104,7 +104,7 @@ def types_of(calls: Mapping[str, AggregateCall]) -> dict[str, pa.DataType]:
 
 
 def kept_of(bound: RowAggregate, calls: Mapping[str, AggregateCall]) -> Calls:
-    """Calls as they are kept with their state."""
+    """Return calls as they are kept with their state."""
     return bound.kept(
         {name: str(call.column) for name, call in calls.items() if call.column is not None},
         {name: str(call.where) for name, call in calls.items() if call.where is not None},
@@ -153,7 +153,7 @@ class Life:
         return slots_of(self.kept, self.name)
 
     def change(self, run: int, random: Random, reached: int) -> CallChanges:
-        """Some of the calls are other ones from this run on, or since a time after the one that has been reached."""
+        """Change some of the calls from this run on, or since a time after the one that has been reached."""
         before = dict(self.functions)
         dropped = [name for name in before if random.random() < 0.4]
         for name in dropped:
@@ -236,7 +236,7 @@ def stored(made: Made, partitions: int, keeper: Keeper) -> list[Row]:
 
 
 def live(kind: str, seed: int, backend: str | None, first: dict[str, str], runs: int) -> None:
-    """Runs of a query, whose calls change between them; in each a part of the rows comes, the earliest or not."""
+    """Run a query whose calls change between runs; in each a part of the rows comes, the earliest or not."""
     random = Random(seed)
     final = kind != "key" and random.random() < 0.3
     places = random.sample([(key, second) for key in KEYS for second in range(41)], random.randint(4, 30))

@@ -203,7 +203,7 @@ def _task(manifest: Manifest) -> tuple[int, int]:
 
 
 def check_counts(made: Made, eras: Eras, partitions: int, keeper: Keeper) -> None:
-    """Tasks know how many windows of each sort will come out."""
+    """Check that tasks know how many windows of each sort will come out."""
     plan = make_plan(made.verb.topology, "out", partitions)
     ((part,),) = plan.stages
     spans = ChangedWindows(eras.windows, eras.until).spans
@@ -306,7 +306,7 @@ ONE_HOUR = TimeWindows(HOUR, grace=60_000)
 
 
 def counted(eras: Eras, place: Path, *hours: float) -> list[Row]:
-    """One micro-batch of a query over what is kept there."""
+    """Run one micro-batch of a query over what is kept there."""
     made = eras.made(Life({"n": "rows"}, {"n": 0}), CallChanges(), final=False)
     rows = [Event("a", int(hour * HOUR * MILLI), {"k": "k", "at": int(hour * HOUR * MILLI), "av": 1}) for hour in hours]
     with closing(BackendKeeper(place, "lmdb")) as keeper:

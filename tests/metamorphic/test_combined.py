@@ -61,7 +61,7 @@ Outcome = list[Any]
 
 
 def outcome(made: Made, batches: Sequence[Sequence[Event]], way: Way, *, state: bool) -> Outcome:
-    """Of each micro-batch what comes out, who is late, and what is kept."""
+    """Return, of each micro-batch, what comes out, what is late, and what is kept."""
     chain, random, found = Chain([made], {"a": SOURCE}, {"a": "at"}), Random(way.seed), Outcome()
     with TemporaryDirectory() as directory, closing(BackendKeeper(Path(directory), "memory")) as keeper:
         query = Query([made], [min(2, way.partitions[0])], keeper, random)

@@ -40,7 +40,7 @@ def numbered(events: Sequence[Event]) -> list[Event]:
 
 
 def with_rights(keys: list[Any]) -> st.SearchStrategy[list[Event]]:
-    """Left rows, of which some have the key and time of others, and right rows."""
+    """Return left rows, of which some have the key and time of others, and right rows."""
     lefts = st.tuples(rows_of("a", keys), rows_of("a", keys)).map(lambda both: numbered([*both[0], *both[1]]))
     return st.tuples(lefts, rows_of("b", keys, most=14, op=True)).map(lambda both: [*both[0], *both[1]])
 

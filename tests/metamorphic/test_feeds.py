@@ -65,7 +65,7 @@ def corrected() -> Made:
 
 
 def joined(how: JoinType) -> Made:
-    """By foreign key: rows name others by the number in ``av``."""
+    """Return a join by foreign key: rows name others by the number in ``av``."""
     left = CHANGES["a"].select("k", "at", "ao", name="av")
     right = CHANGES["b"].select("bt", "bv", "bo", name="bv", who="k")
     return make_table_join(

@@ -92,7 +92,7 @@ def _event(key: Any, group: Any, second: int, value: int | None) -> Event:
 
 
 def spread(rows: Sequence[Row], sets: str) -> list[Row]:
-    """Each row for each set, with the key that it has there."""
+    """Return each row for each set, with the key that it has there."""
     columns = ("k", "g") if any("k" in one for one in BY[sets][1]) else ("g",)
     found: list[Row] = []
     for one in BY[sets][1]:

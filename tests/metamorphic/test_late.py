@@ -57,7 +57,7 @@ def answers(chain: Chain, batches: Batches, ways: Iterable[Way]) -> list[Answer]
 
 
 def told(answer: Answer) -> list[Counter[tuple[int, int, int]]]:
-    """Time, the time that was reached, and how much is missing, of the late rows of each micro-batch."""
+    """Return the late rows of each micro-batch: the time, the time that was reached, and how much is missing."""
     (late,) = answer.late.values()
     return [Counter((time, reached, short) for _, _, time, reached, short in some) for some in late]
 
@@ -206,7 +206,7 @@ def test_a_table_of_latest_rows_is_that_of_the_rows_that_are_valid_within_the_hi
 
 
 def verbs(grace: int) -> Mapping[str, Chain]:
-    """Verbs, of which each leaves out what is later than so many seconds."""
+    """Return verbs, each of which leaves out what is later than so many seconds."""
     plain, feeds = {one: schema(one) for one in "ba"}, {one: schema(one, op=True) for one in "ba"}
     left, right, micros = Rows.of("a", plain["a"]), Rows.of("b", plain["b"]), grace * SECOND
     changes = Rows.of("a", feeds["a"]), Rows.of("b", feeds["b"])
@@ -261,7 +261,7 @@ def verbs(grace: int) -> Mapping[str, Chain]:
 
 
 def final(chain: Chain, answer: Answer) -> Mapping[Any, Any]:
-    """All rows, or the table that a change feed leaves."""
+    """Return all rows, or the table that a change feed leaves."""
     columns = chain.verbs[-1].verb.schema.names
     if "op" not in columns:
         return bag(answer.rows)

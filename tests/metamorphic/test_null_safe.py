@@ -56,7 +56,7 @@ JOINS: list[tuple[Join, Sequence[JoinType], Sequence[str] | None]] = [
 
 
 def with_ids(rows: tuple[list[Event], list[Event]]) -> list[Event]:
-    """Rows of both sides; those of the left one have a key and a foreign key that go by different ways."""
+    """Return rows of both sides; those of the left one have a key and a foreign key that go by different ways."""
     left = [
         replace(one, row={"id": NULLABLE.index(one.row["k"]), **one.row, "k": NULLABLE[number % len(NULLABLE)]})
         for number, one in enumerate(rows[0])

@@ -101,7 +101,7 @@ def key_of(one: Event) -> Any:
 
 
 def first_versions(events: Sequence[Event], sources: str, origin: int, late: int) -> list[Event]:
-    """Of each key of these sources a version that comes just before all others and is older by far."""
+    """Return a version of each key of these sources that comes just before all others and is older by far."""
     first: dict[tuple[str, Any], Event] = {}
     for one in sorted(events, key=lambda one: one.at):
         for source in sources:

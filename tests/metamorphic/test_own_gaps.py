@@ -48,7 +48,7 @@ def chain(grace: int, *, final: bool, cut: bool) -> Chain:
 
 
 def end_of(row: oracle.Row, *, cut: bool) -> int:
-    """Until when a row lasts."""
+    """Return until when a row lasts."""
     end = int(row["at"] + row[GAP])
     return min(end, ((row["at"] // SECOND - OFFSET) // PIECE + 1) * PIECE * SECOND + OFFSET * SECOND) if cut else end
 
@@ -61,7 +61,7 @@ def shown(key: Any, start: int, end: int, rows: Sequence[oracle.Row]) -> dict[st
 
 
 def islands(events: Sequence[Event], *, cut: bool) -> Iterator[dict[str, Any]]:
-    """Gaps and islands: the rows of a key that overlap or touch, by the latest time until which one lasts."""
+    """Yield gaps and islands: the rows of a key that overlap or touch, by the latest time until which one lasts."""
     rows = [row for row in own(events, "a") if (row[GAP] or 0) > 0]
     for key in {row["k"] for row in rows}:
         held: list[oracle.Row] = []

@@ -63,7 +63,7 @@ Tables = Mapping[str, Sequence[pa.Table]]
 
 
 def schema(source: str, *, op: bool = False) -> pa.Schema:
-    """Rows of a source; the columns that are keys are never null but ``n``."""
+    """Return the schema of a source; the columns that are keys are never null but ``n``."""
     fields: list[Any] = [pa.field(f"{source}{name}", pa.string(), nullable=name == "n") for name in "abn"]
     fields += [pa.field(f"{source}t", TIME), pa.field(f"{source}v", pa.int64())]
     return pa.schema([*fields, pa.field(f"{source}o", pa.string())] if op else fields)
@@ -73,7 +73,7 @@ LEFT, RIGHT, FEED = Rows.of("l", schema("l")), Rows.of("r", schema("r")), Rows.o
 
 
 def batches(seed: int, *, step: int = 7, distinct: bool = True) -> Iterator[Tables]:
-    """Micro-batches of all sources; time goes on by about that many seconds with each, and some rows come late."""
+    """Yield micro-batches of all sources; time goes on by about so many seconds with each, and some rows are late."""
     random, number = Random(seed), 0
     for batch in range(BEFORE + AFTER):
         made: dict[str, list[pa.Table]] = {}

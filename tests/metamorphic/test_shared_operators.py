@@ -114,7 +114,7 @@ def chain_in(made: Sequence[Made], sources: Sequence[str]) -> Chain:
 
 
 def beside() -> Chain:
-    """Totals beside the latest rows: a join with two inputs from its own operator."""
+    """Return totals beside the latest rows: a join with two inputs from its own operator."""
     one, two = totals("one", A.select("k", t="at", v="av")), newest("two", B.select("k", t="bt", v="bv"))
     sides = one.rows.select("k", "v", "op", t="change_time"), two.rows.select("k", w="v", o="op", u="change_time")
     return chain_in([one, two, make_table_join("three", *sides, on="k", times=("t", "u"), ops=("op", "o"))], "ab")
@@ -170,7 +170,7 @@ def test_these_verbs_share_an_operator(tmp_path: Path, first: str, last: str) ->
 
 
 def _history(seed: int) -> tuple[Chain, list[list[Event]]]:
-    """Three verbs, and rows in three micro-batches."""
+    """Return three verbs, and rows in three micro-batches."""
     chain, random = chain_of([asof, windows, totals]), Random(seed)
     events = [
         Event(source, at, {"k": key, f"{source}t": at, f"{source}v": number})

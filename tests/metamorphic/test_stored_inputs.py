@@ -32,7 +32,7 @@ TIMES: Any = {"on": "k", "times": ("at", "bt")}
 
 
 def table(source: str, *rows: tuple[str, int], note: Any = None) -> pa.Table:
-    """Rows of a key and a second, each with a mark of its source."""
+    """Return rows of a key and a second, each with a mark of its source."""
     fields: list[tuple[str, Any]] = [("k", pa.string()), (f"{source}t", TIME), (f"{source}m", pa.string())]
     if note is not None:
         fields.append((f"{source}n", note.type))

@@ -234,7 +234,7 @@ def fading(rows: Iterable[Row], ttl: int) -> Iterator[dict[str, Any]]:
 
 
 def apart(events: Sequence[Event]) -> list[Event]:
-    """Rows of two sides of which no two have the same time."""
+    """Return rows of two sides of which no two have the same time."""
     found = []
     for one in events:
         time = 2 * one.at + (SECOND if one.source == "b" else 0)

@@ -208,7 +208,7 @@ def test_latest(events: list[Event], ways: list[Way], history: int, deletes: boo
 
 
 def numbered(source: str, keys: Sequence[Any]) -> st.SearchStrategy[list[Event]]:
-    """Rows, of which many have one key and time, in any order of the numbers in their column ``id``."""
+    """Return rows, of which many have one key and time, in any order of the numbers in their column ``id``."""
     one = st.tuples(st.sampled_from(keys), st.integers(0, 6), st.integers(0, 9), st.integers(0, 1_000))
     listed = st.lists(one, max_size=14, unique_by=lambda row: row[3])
     return listed.map(lambda some: [_numbered(event(source, *row[:3], "", with_op=False), row[3]) for row in some])
@@ -388,7 +388,7 @@ OWN = st.sampled_from([None, -4, 0, 1, 3, 7])
 
 @st.composite
 def bounded_streams(draw: st.DrawFn) -> list[Event]:
-    """Left rows have bounds, and some the key and time of others."""
+    """Draw left rows with bounds, some with the key and time of others, and right rows."""
     lefts = [*draw(rows_of("a", NULLABLE)), *draw(rows_of("a", NULLABLE))]
     drawn = [{hidden: draw(OWN.map(in_seconds)) for hidden in BOUNDS.values()} for _ in lefts]
     bounded = [replace(one, row={**one.row, **bounds}) for one, bounds in zip(lefts, drawn, strict=True)]
@@ -473,7 +473,7 @@ def test_table_join(events: list[Event], ways: list[Way], history: int | None, h
 
 
 def with_ids(events: Sequence[Event]) -> list[Event]:
-    """Left rows whose key is a number, and of which some have a foreign key."""
+    """Return left rows whose key is a number, and of which some have a foreign key."""
     ids = {"a": 1, "b": 2, "c": 3, "": 4}
     found = []
     for number, one in enumerate(events):

@@ -141,7 +141,7 @@ class Draft:
     def calls(
         self, *sources: str, by_time: bool = True, filtered: bool = True
     ) -> tuple[dict[str, AggregateCall], dict[str, Getter]]:
-        """Functions over some columns of sources; ``by_time`` where no two rows of a key have one time."""
+        """Return functions over some columns of sources; ``by_time`` where no two rows of a key have one time."""
         calls: dict[str, AggregateCall] = {"n": aggregates.count()}
         getters: dict[str, Getter] = {"n": _size(sources[0])}
         for source in sources:
@@ -325,7 +325,7 @@ def totals(draft: Draft) -> Job:
 
 
 def _windows(draft: Draft, grace: int) -> tuple[Any, Callable[[Relation], Relation]]:
-    """Windows of some kind, and how they are cut."""
+    """Return windows of some kind, and how they are cut."""
     wait = grace * 1_000
     windows: list[tuple[Any, Callable[[Relation], Relation]]] = [
         (TimeWindows(7_000, grace=wait), lambda rows: relations.hopping(rows, 7 * SECOND, 7 * SECOND)),
@@ -404,7 +404,7 @@ def rows_over_first_rows(draft: Draft) -> Job:
 def _over(
     draft: Draft, name: str, rows: Rows, before: relations.Relation, grace: int
 ) -> tuple[Made, relations.Relation, dict[str, Getter]]:
-    """Rows over those of a random frame, with what DuckDB says of them."""
+    """Return rows over those of a random frame, with what DuckDB says of them."""
     last, within = draft.pick((None, None), (1, None), (3, None), (None, 0), (None, 9))
     frame = Frame(last, None if within is None else within * SECOND)
     calls, getters = draft.calls("a", filtered=False)
@@ -564,7 +564,7 @@ def versions_of_the_latest(draft: Draft) -> Job:
 
 
 def windows_of_versions(draft: Draft) -> Job:
-    """Only rows that have found a version are counted, or all."""
+    """Return a job that counts only rows that have found a version, or all."""
     late, only_found = draft.pick(0, 5), draft.pick(True, False)
     one = make_asof_join(
         "one", draft.rows("a"), draft.rows("b"), on="k", times=("at", "bt"), history=LONG, how=JoinType.LEFT
@@ -659,7 +659,7 @@ def latest_of_tables(draft: Draft) -> Job:
 
 
 def tables_by_a_foreign_key_of_versions(draft: Draft) -> Job:
-    """Rows with the version of their time are a table, which is joined by a column of its own."""
+    """Return a job in which rows with the version of their time are a table, joined by a column of its own."""
     how: How = draft.pick("inner", "left")
     one = make_latest("one", draft.rows("a", op=True, primary=True), key="p", time="at", history=LONG, op="ao")
     changes = one.rows.select("p", "k", *draft.names("a"), "op", changed="change_time")

@@ -51,7 +51,7 @@ def where_present(rows: Relation) -> Relation:
 
 
 def asof(left: Relation, right: Relation, how: How) -> Relation:
-    """Each left row with the right row that was valid at its time, unless that is a delete."""
+    """Return each left row with the right row that was valid at its time, unless that is a delete."""
     places = ", ".join(f'case when found then r."{one}" end as "{one}"' for one in right.sources)
     ours = ", ".join(f'l."{one}"' for one in left.sources)
     sql = f"""
@@ -80,20 +80,20 @@ def near(left: Relation, right: Relation, how: How, reach: tuple[int, int], time
 
 
 def tables(left: Relation, right: Relation, how: How) -> Relation:
-    """Two tables, joined by key."""
+    """Return two tables, joined by key."""
     key = "coalesce(l.kid, r.kid) as kid, coalesce(l.k, r.k) as k" if how == "outer" else "l.kid, l.k"
     return _joined(left, right, how, newest(left).sql, key, "l.k = r.k")
 
 
 def by_foreign_key(left: Relation, foreign: str, right: Relation, how: How) -> Relation:
-    """Two tables, joined by a column of the source that the left one is of."""
+    """Return two tables, joined by a column of the source that the left one is of."""
     source = left.sources[0]
     named = f'(select {foreign} from {source} where id = n."{source}") as named'
     return _joined(left, right, how, f"select *, {named} from ({newest(left).sql}) n", "l.kid, l.k", "l.named = r.k")
 
 
 def _joined(left: Relation, right: Relation, how: How, rows: str, key: str, on: str) -> Relation:
-    """Rows of the left table, with those of the right one."""
+    """Return rows of the left table, with those of the right one."""
     ids = ", ".join([*(f'l."{one}"' for one in left.sources), *(f'r."{one}"' for one in right.sources)])
     join = {"inner": "inner", "left": "left", "right": "right", "outer": "full"}[how]
     sql = f"""
@@ -111,12 +111,12 @@ def numbered(rows: Relation) -> Relation:
 
 
 def grouped(rows: Relation) -> Relation:
-    """All rows of each key."""
+    """Return all rows of each key."""
     return _grouped(f"select *, 0 as ws, max(t) over (partition by k) as we from ({rows.sql})", rows.sources)
 
 
 def first(groups: Relation, n: int, *, descending: bool) -> Relation:
-    """Of the rows of each key, or key and window, the first by time, or the last ones, with their ranks."""
+    """Return the first rows by time of each key, or key and window, or the last ones, with their ranks."""
     (source,) = groups.sources
     listed = f'list_reverse("{source}")' if descending else f'"{source}"'
     ranks = f'unnest(generate_series(1, least(len("{source}"), {n})))'
@@ -139,7 +139,7 @@ def far_apart(rows: Relation, within: int) -> Relation:
 
 
 def over(rows: Relation, last: int | None, within: int | None, offset: int) -> Relation:
-    """Each row, with those of its frame as ``frame``, and the one so many before it as ``earlier``."""
+    """Return each row, with those of its frame as ``frame``, and the one so many before it as ``earlier``."""
     (source,) = rows.sources
     frame = "rows unbounded preceding" if last is None else f"rows {last - 1} preceding"
     frame = frame if within is None else f"range {within} preceding"
@@ -151,14 +151,14 @@ def over(rows: Relation, last: int | None, within: int | None, offset: int) -> R
 
 
 def hopping(rows: Relation, size: int, step: int) -> Relation:
-    """Windows without their ends, from each multiple of the step on."""
+    """Return windows without their ends, from each multiple of the step on."""
     starts = f"unnest(generate_series(t // {step} * {step} - {(size - 1) // step * step}, t, {step}))"
     cut = f"select *, ws + {size} as we from (select *, {starts} as ws from ({rows.sql})) where t < ws + {size}"
     return _grouped(cut, rows.sources)
 
 
 def sliding(rows: Relation, difference: int) -> Relation:
-    """Windows with their ends, which are times of rows, or which start right behind one; none is empty."""
+    """Return windows with their ends, which are times of rows, or which start right behind one; none is empty."""
     cut = f"""
         with r as materialized ({rows.sql}), w as (
             select distinct k, unnest([t - {difference}, t + 1]) as ws from r
@@ -169,7 +169,7 @@ def sliding(rows: Relation, difference: int) -> Relation:
 
 
 def sessions(rows: Relation, gap: int, length: int = 1 << 60) -> Relation:
-    """Rows that are no further apart than the gap, which is part of the window, and in one piece of such a length."""
+    """Return rows no further apart than the gap, which is part of the window, and in one piece of such a length."""
     apart = f"t - lag(t) over w > {gap} or t // {length} > lag(t) over w // {length}"
     first = f"select *, coalesce({apart}, true) as first from ({rows.sql}) window w as (partition by k order by t)"
     placed = f"select *, sum(first::int) over (partition by k order by t) as place from ({first})"

@@ -52,7 +52,7 @@ class Kind:
         return pa.field(name, self.type, metadata=self.metadata or None)
 
     def neighbors(self, most: int, random: Random) -> list[Any]:
-        """Some values that stand together, and so are easily mistaken for each other."""
+        """Return some values that stand together, and so are easily mistaken for each other."""
         first = random.randrange(len(self.edges))
         return [self.edges[(first + place) % len(self.edges)] for place in range(most)]
 
@@ -187,7 +187,7 @@ def canonical(value: Any) -> Any:
 
 
 def rank(value: Any) -> Any:
-    """Ordered by ``<`` as the values are, which are of one type and not null."""
+    """Return a key that ``<`` orders as the values, which are of one type and not null."""
     if isinstance(value, float):
         return (1, 0.0) if isnan(value) else (0, value)
     if isinstance(value, str):
@@ -223,5 +223,5 @@ def _one_nan(value: Any) -> Any:
 
 
 def key_bits(value: Any, kind: Kind) -> bytes:
-    """Equal for keys that are."""
+    """Return bytes that are equal for equal keys."""
     return bits(pa.table({"k": pa.array([canonical(value)], kind.type)}))[0][0]

@@ -105,7 +105,7 @@ class Living:
         self.now += pause
 
     def arrive(self, rate: float, millis: int) -> None:
-        """Rows that have come in the last milliseconds, so many a second."""
+        """Let rows come for so many milliseconds, so many a second."""
         count = round(rate * millis / SECOND)
         times = (self.now - millis + number * millis // max(1, count) for number in range(count))
         self.waiting += [(self.key(self.random), at - self.late(self.random)) for at in times]
@@ -206,7 +206,7 @@ class Living:
 
 
 def windows(name: str, rows: Any, run: Any, *, first: bool) -> Made:
-    """Counts by key and minute, which take rows that are a minute late."""
+    """Return counts by key and minute, which take rows that are a minute late."""
     window = TimeWindows("1 minute", grace="1 minute")
     return make_aggregate(name, rows, CALLS, by="k", time="t", window=window)
 

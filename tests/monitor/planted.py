@@ -90,7 +90,7 @@ class Story:
     def tell(
         self, rows: int, *, lag: int = 5 * SECOND, took: int = SECOND, every: int = 10 * SECOND, **more: float
     ) -> None:
-        """One more micro-batch, begun now; the next one is begun after ``every`` or as soon as this one is done."""
+        """Begin one more micro-batch now; the next one begins after ``every`` or as soon as this one is done."""
         self.add(
             micro_batch(
                 self.batches[-1].batch + 1 if self.batches else 0,
@@ -116,7 +116,7 @@ class Story:
         self.at += every
 
     def changed(self, change: Change, count: int = 5) -> None:
-        """So many more micro-batches, each with a change."""
+        """Run so many more micro-batches, each with a change."""
         for _ in range(count):
             before = self.batches[-1]
             self.add(change(micro_batch(before.batch + 1, self.at, 8_000, run=f"r{self.run}")), 10 * SECOND)

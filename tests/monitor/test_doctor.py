@@ -48,7 +48,7 @@ def begun(batches: int = 30) -> Story:
 
 
 def skewed(one: MicroBatch) -> MicroBatch:
-    """99 % of the records have one key, and its task takes ten times as long as the others."""
+    """Return a micro-batch in which 99 % of the records have one key, whose task takes ten times as long."""
     reports = []
     for report in one.reports:
         each = list(report.each)
@@ -237,7 +237,7 @@ def forgotten_standby() -> Story:
 
 
 def moving_hot_key() -> Story:
-    """Keys are hours: whichever it is, all records of a micro-batch have it."""
+    """Return a story whose keys are hours: all records of a micro-batch have the same."""
     story = begun()
 
     def hot(one: MicroBatch) -> MicroBatch:

@@ -115,7 +115,7 @@ def test_what_nobody_has_told_is_left_out(tmp_path: Path) -> None:
 
 
 def expressions() -> Iterator[str]:
-    """All that the rules and the dashboard ask for."""
+    """Yield all that the rules and the dashboard ask for."""
     for group in rules()["groups"]:
         yield from (rule["expr"] for rule in group["rules"])
     for panel in dashboard()["panels"]:

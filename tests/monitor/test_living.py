@@ -29,7 +29,7 @@ STEPS = 14
 
 
 def always_new() -> Callable[[Random], str]:
-    """Keys that never come again."""
+    """Return a function that makes keys that never come again."""
     numbers = itertools.count()
     return lambda _: f"order {next(numbers)}"
 

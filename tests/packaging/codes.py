@@ -29,7 +29,7 @@ class Made(NamedTuple):
 
 
 def every_error() -> Iterator[type[Coded]]:
-    """All errors and warnings of ``millpond.errors``."""
+    """Yield all errors and warnings of ``millpond.errors``."""
     seen: set[type[Coded]] = set()
     waiting = list(Coded.__subclasses__())
     while waiting:

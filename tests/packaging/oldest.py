@@ -16,7 +16,7 @@ _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)(?:\[[\w,]+\])?>=(?P<bound>[\d.]+)(
 
 
 def pins(pyproject: Path = PYPROJECT) -> Iterator[str]:
-    """One pin for each package that Millpond, with these extras, names.
+    """Yield one pin for each package that Millpond, with these extras, names.
 
     Raises:
         ValueError: a requirement has no lower bound.

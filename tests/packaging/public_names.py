@@ -29,7 +29,7 @@ MODULES = (
 
 
 def describe() -> str:
-    """All public names of ``MODULES``."""
+    """Return all public names of ``MODULES``."""
     return "".join(f"{line}\n" for name in MODULES for line in _module(import_module(name)))
 
 

@@ -78,7 +78,7 @@ def test_every_block_of_python_is_one_that_is_run(page: str) -> None:
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:
-    """Each command line that a page tells its reader to type, and the page."""
+    """Yield each command line that a page tells its reader to type, and the page."""
     for page, path in PAGES.items():
         lines = [line for block in blocks(page, "sh") for line in block.commands]
         for line in [*lines, *COMMAND.findall(path.read_text())]:

@@ -157,7 +157,7 @@ class Import(NamedTuple):
 
 @cache
 def imports_of(path: Path) -> Sequence[Import]:
-    """Each import in a file, those inside functions and conditions too."""
+    """Return each import in a file, those inside functions and conditions too."""
     return tuple(_imports(path))
 
 

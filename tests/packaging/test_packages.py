@@ -25,7 +25,7 @@ def project() -> dict[str, Any]:
 
 
 def modules_of_the_tree() -> dict[str, Path]:
-    """Every module below the rooms, by its import name. Links from src/millpond to the other rooms are not followed."""
+    """Return every module below the rooms, by its import name; links from src/millpond to rooms are not followed."""
     found = {}
     for package, folder in ROOMS.items():
         for path in sorted((ROOT / folder).rglob("*.py")):

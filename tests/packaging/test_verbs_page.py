@@ -49,7 +49,7 @@ def test_no_argument_is_named_that_does_not_exist() -> None:
 def test_an_argument_without_a_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     class Half:
         def verb(self, rows: object, *, key: str) -> None:
-            """Does it.
+            """Do it.
 
             Args:
                 rows: the rows.

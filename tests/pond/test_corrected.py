@@ -30,13 +30,13 @@ def at(minute: float) -> datetime:
 
 
 def lefts(*rows: tuple[Any, ...]) -> pa.Table:
-    """Of key, minute and number, and the most that it pays."""
+    """Return left rows, of key, minute and number, and the most that each pays."""
     made = [dict(zip(LEFT.names, (key, at(minute), *rest), strict=False)) for key, minute, *rest in rows]
     return pa.Table.from_pylist(made, LEFT)
 
 
 def rights(*rows: tuple[Any, ...]) -> pa.Table:
-    """Of key, minute and price; None for a delete."""
+    """Return right rows, of key, minute and price; None for a delete."""
     made = [(key, at(minute), price, "delete" if price is None else "upsert") for key, minute, price in rows]
     return pa.Table.from_pylist([dict(zip(RIGHT.names, row, strict=True)) for row in made], RIGHT)
 
@@ -165,7 +165,7 @@ def test_rows_that_no_version_can_correct_any_more_are_gone(backend: str) -> Non
 
 
 def random_rows(size: int, late: float, seed: int, keys: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
-    """Rows of both sides over many hours in the order in which they come: each is so many minutes late at most."""
+    """Return rows of both sides over many hours in the order in which they come, each so many minutes late at most."""
     random = Random(seed)
     rows: list[tuple[float, str, dict[str, Any]]] = []
     taken = set()

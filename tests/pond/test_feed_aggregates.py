@@ -29,7 +29,7 @@ LONG = "1000 days"
 
 
 def changes(seed: int, count: int = 400, ids: int = 60) -> pa.Table:
-    """Random rows as changes of a few ids: inserts, revisions that may move a row to another group, and deletes."""
+    """Return random changes of a few ids: inserts, revisions that may move a row to another group, and deletes."""
     chance = random.Random(seed)
     rows = random_rows(seed, count)
     numbers = [chance.choice([None, *range(ids)]) for _ in range(count)]

@@ -39,7 +39,7 @@ def moment(minutes: int) -> datetime:
 
 
 def orders(seed: int, count: int = 150) -> pa.Table:
-    """Changes of a few orders, which come late as often as not; one is due before or after it is told of."""
+    """Return changes of a few orders, which come late as often as not; one is due before or after it is told of."""
     chance = random.Random(seed)
     rows = [
         (chance.randrange(12), chance.choice("abc"), number, moment(chance.randrange(400)), moment(at),
@@ -196,7 +196,7 @@ def test_left_rows_of_now_meet_the_rows_that_a_feed_describes(feed: str, backend
 
 
 def one(*rows: tuple[Any, ...]) -> Sequence[dict[str, Any]]:
-    """Changes of an order as a feed has them: what it does, when, and when the order is due."""
+    """Return changes of an order as a feed has them: what it does, when, and when the order is due."""
     return [
         {"id": 1, "due": due if due is None else moment(due), "op": op, "sequence": number, "change_time": moment(time)}
         for number, (op, time, due) in enumerate(rows)

@@ -30,7 +30,7 @@ def seconds(number: int) -> datetime:
 
 
 def arriving(time: str, value: str) -> st.SearchStrategy[list[dict[str, Any]]]:
-    """Rows in the order in which they came, most of them soon after their time."""
+    """Return rows in the order in which they came, most of them soon after their time."""
     one = st.fixed_dictionaries(
         {
             "k": st.sampled_from(["x", "y"]),

@@ -55,7 +55,7 @@ def trades(chance: random.Random, count: int, first: int = 0) -> Rows:
 
 
 def quotes(chance: random.Random, count: int) -> Rows:
-    """Versions, of which some have one key and time, and some delete."""
+    """Return versions, of which some have one key and time, and some delete."""
     ops = ["upsert", "upsert", "c", "delete", "update_preimage"]
     return [
         {"k": chance.choice(KEYS), "at": at(chance.randrange(30)), "v": chance.randrange(40), "o": chance.randrange(3),
@@ -65,7 +65,7 @@ def quotes(chance: random.Random, count: int) -> Rows:
 
 
 def written(directory: Path, rows: Rows, files: int = 1, name: str = "part") -> ParquetTable:
-    """Rows in as many Parquet files."""
+    """Return rows in as many Parquet files."""
     directory.mkdir(exist_ok=True)
     for number in range(files):
         table = pa.Table.from_pylist(rows[number::files], RIGHT)

@@ -20,7 +20,7 @@ pc: Any = _compute
 
 
 def versions(rows: Rows, key: str, *, ordered: bool, deletes: bool) -> list[tuple[Any, list[dict[str, Any]]]]:
-    """By time, the rows of a key in the order in which they count."""
+    """Return, by time, the rows of a key in the order in which they count."""
     there = [row for row in rows if row["k"] == key and not (deletes and row["op"] == "update_preimage")]
     gone = "delete" if deletes else None
 

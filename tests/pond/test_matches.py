@@ -79,7 +79,7 @@ class Rule(NamedTuple):
 
 
 def fed(running: MicroBatches, left: Rows, right: Rows, data: st.DataObject) -> list[dict[str, Any]]:
-    """All results of the rows in some cut."""
+    """Return all results of the rows in some cut."""
     arriving = data.draw(st.permutations([("left", row) for row in left] + [("right", row) for row in right]))
     found: list[dict[str, Any]] = []
     while arriving:

@@ -77,7 +77,7 @@ class History(NamedTuple):
 
 @st.composite
 def histories(draw: st.DrawFn, *, late: bool = False) -> History:
-    """Changes in the order of time, or in any; a row whose key is null stays."""
+    """Return changes in the order of time, or in any; a row whose key is null stays."""
     tables = NAMES[: draw(st.integers(3, 5))]
     types = draw(st.lists(st.sampled_from(HOWS), min_size=len(tables) - 1, max_size=len(tables) - 1))
     one = st.tuples(

@@ -42,7 +42,7 @@ FROM parted GROUP BY k, session
 
 
 def drawn(seed: int) -> list[dict[str, Any]]:
-    """Rows in order, no two of one time."""
+    """Return rows in order, no two of one time."""
     random = Random(seed)
     times = sorted(random.sample(range(400), 80))
     return [

@@ -127,7 +127,7 @@ KEYS = st.sampled_from(["x", "y", None])
 
 
 def rows(time: str, value: str, **more: Any) -> st.SearchStrategy[list[dict[str, Any]]]:
-    """Rows, no two of one key and time."""
+    """Return rows, no two of one key and time."""
     one = st.fixed_dictionaries(
         {"k": KEYS, time: st.integers(0, 30).map(seconds), value: st.none() | st.integers(0, 9), **more}
     )

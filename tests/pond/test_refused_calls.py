@@ -69,7 +69,7 @@ def with_day(rows: pa.Table) -> pa.Table:
 
 
 def changed(pond: Pond, rows: Any, **options: Any) -> pa.Table:
-    """Rows that are counted, or those that a change feed describes."""
+    """Count rows, or those that a change feed describes."""
     return pond.aggregate(rows, {"n_": agg.count()}, **{**BY, **options})
 
 
@@ -95,7 +95,7 @@ def counted(pond: Pond, **changed: Any) -> pa.Table:
 
 
 def by(*sets: Any, **calls: Any) -> Callable[[Pond], pa.Table]:
-    """Rows that are counted by grouping sets."""
+    """Count rows by grouping sets."""
     given = {"n": agg.count(), **calls}
     return lambda pond: pond.aggregate(ROWS, given, by=sets[0] if len(sets) == 1 else list(sets), time="t")
 
@@ -119,7 +119,7 @@ NAMED: list[dict[str, Any]] = [{"o": "c", "u": AT}]
 
 
 def by_o(pond: Pond, left: Any, right: Any, **given: Any) -> pa.Table:
-    """Rows of a feed, and those of ``NAMED``, joined by a column that is not the key of the feed."""
+    """Join rows of a feed with those of ``NAMED`` by a column that is not the key of the feed."""
     times: dict[str, Any] = (
         {"left_time": "u", "right_time": "t"} if left is NAMED else {"left_time": "t", "right_time": "u"}
     )
@@ -130,7 +130,7 @@ THEIRS: list[dict[str, Any]] = [{"k2": "e", "o": "c", "t2": AT}]
 
 
 def met_by_o(pond: Pond, right: pa.Table, time: str) -> pa.Table:
-    """Rows of a feed joined with another one, by a column that is the key of neither."""
+    """Join rows of a feed with another one by a column that is the key of neither."""
     return pond.table_join(feed(pond), right, on="o", left_key="k", left_time="t", right_time=time)
 
 
@@ -151,12 +151,12 @@ MANY = [f"c{number}" for number in range(64)]
 
 
 def named(pond: Pond, rows: Any = ROWS, **given: Any) -> pa.Table:
-    """Rows with those that they name."""
+    """Join rows with those that they name."""
     return pond.table_join(rows, OTHERS, **{**ON, "how": "outer", **given})
 
 
 def many(pond: Pond, tables: Any = None, **given: Any) -> pa.Table:
-    """Tables of which each has a row."""
+    """Join tables of which each has a row."""
     known = {"rows": ROWS, "others": OTHERS, "more": [{"k": "x", "t": AT, "p": 1}]}
     return pond.multi_join(known if tables is None else tables, **{**ON, **given})
 
@@ -167,7 +167,7 @@ def fed(pond: Pond, tables: Any) -> pa.Table:
 
 
 def joining_many(pond: Pond) -> MicroBatches:
-    """Tables that are joined micro-batch by micro-batch."""
+    """Join tables micro-batch by micro-batch."""
     columns = {"rows": TABLE.schema, "others": pa.Table.from_pylist(OTHERS).schema}
     return pond.in_batches.multi_join(columns, **ON)
 

@@ -65,7 +65,7 @@ def last_values(output: Sequence[Record]) -> dict[Any, Any]:
 def random_records(
     seed: int, count: int, *, keys: str = "abc", step: int = 8, disorder: int = 30, topics: Sequence[str] = ("in",)
 ) -> list[Input]:
-    """Records with short values whose times advance by up to ``step``, and which come up to ``disorder`` late."""
+    """Return records with short values; times advance by up to ``step``, and records come up to ``disorder`` late."""
     chance = random.Random(seed)
     now, records = 200, []
     for _ in range(count):

@@ -272,7 +272,7 @@ def programs(operators: list[str], most: int = 6) -> st.SearchStrategy[list[Step
 def histories(
     topics: tuple[str, ...] = SOURCES, latest: int = 25
 ) -> st.SearchStrategy[list[tuple[str, list[tuple[Any, Any, int]]]]]:
-    """Runs of records, each of one of the topics; times up to the latest jump back and forth."""
+    """Return runs of records, each of one of the topics; times up to the latest jump back and forth."""
     record = st.tuples(
         st.sampled_from(["a", "b", "c", "a", None]), st.sampled_from(["x", "yy", "zzz", None]), st.integers(0, latest)
     )

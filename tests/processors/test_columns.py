@@ -200,7 +200,7 @@ def test_a_damaged_row_is_named_although_it_was_read_with_others() -> None:
 
 
 def vectorized(*, whole_columns: bool) -> Topology:
-    """Records filtered, mapped and given other keys, by functions of columns or of single records."""
+    """Filter and map records and give them other keys, by functions of columns or of single records."""
     builder = StreamsBuilder(key_serde="string", value_serde="int64")
     stream = builder.stream("in", Consumed("string", "int64"))
     if whole_columns:

@@ -162,7 +162,7 @@ def test_whatever_the_batches_the_end_is_the_join_of_both_tables(kind: str) -> N
 
 
 def _failing(kind: str) -> Topology:
-    """Rows with ``!`` have no foreign key, those with ``?`` no result, and what begins with a surrogate no bytes."""
+    """Return a topology in which rows with ``!`` have no foreign key, and those with ``?`` no result."""
 
     def extract(order: str) -> str | None:
         return order[:1] if "!" not in order else str(1 // 0)

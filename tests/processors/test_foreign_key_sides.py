@@ -63,7 +63,7 @@ def _joined(
 
 
 def _of_topics(*records: tuple[str, str, str | None, int]) -> dict[str, Batch]:
-    """Records by topic, as one micro-batch."""
+    """Return records by topic, as one micro-batch."""
     found: dict[str, list[tuple[Any, ...]]] = {}
     for topic, *record in records:
         found.setdefault(topic, []).append(tuple(record))

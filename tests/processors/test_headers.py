@@ -46,7 +46,7 @@ def header(number: int) -> tuple[tuple[str, bytes | None], ...]:
 
 
 def numbers(records: Sequence[Record]) -> list[tuple[Any, int]]:
-    """Value and number of each record."""
+    """Return value and number of each record."""
     return [(record.value, int(record.headers[0][1] or b"") if record.headers else NONE) for record in records]
 
 

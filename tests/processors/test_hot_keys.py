@@ -19,7 +19,7 @@ def records(keys: list[bytes], *, columns: bool) -> Records:
 
 
 def drawn(random: Random, count: int, share: float) -> list[bytes]:
-    """Keys of which one has a share of all, and the others are spread."""
+    """Return keys of which one has a share of all, and the others are spread."""
     return [b"hot" if random.random() < share else f"{random.randrange(10_000)}".encode() for _ in range(count)]
 
 

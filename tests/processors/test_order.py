@@ -225,7 +225,7 @@ MAKES: dict[str, Callable[[StreamsBuilder], KTable | KStream]] = {
 
 
 def rows_of(topics: Iterable[str]) -> st.SearchStrategy[MicroBatch]:
-    """Records of which no two of a topic have both the key and the time in common."""
+    """Return records of which no two of a topic have both the key and the time in common."""
     row = st.tuples(st.sampled_from("abc"), st.sampled_from(["x", "y", "z", None]), st.integers(0, 40))
     rows = st.lists(row, max_size=12, unique_by=lambda one: (one[0], one[2]))
     return st.fixed_dictionaries(dict.fromkeys(topics, rows))
@@ -296,7 +296,7 @@ def test_of_two_records_of_a_key_that_state_has_made_the_later_one_stays_so_what
 
 
 def orders_and_customers(customers: list[str | None]) -> st.SearchStrategy[MicroBatch]:
-    """Orders of these customers."""
+    """Return orders of these customers."""
     time = st.integers(0, 30)
     orders = st.tuples(st.sampled_from("opq"), st.sampled_from(customers), time)
     names = st.tuples(st.sampled_from(["ada", "eva"]), st.sampled_from(["1", "2", None]), time)

@@ -119,7 +119,7 @@ def table(changes: Sequence[Change], topic: str) -> dict[str, str]:
 
 
 def repeated(records: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Each record with the one of its key before it."""
+    """Return each record with the one of its key before it."""
     last: dict[Any, Any] = {}
     found = []
     for record in records:

@@ -153,7 +153,7 @@ class Calls:
         return make_plan(self.builder.build(), sink, 2)
 
     def named_again(self, end: str | None) -> Topology:
-        """Names for ids, and names for those: by one query, or by the one of two that writes this topic."""
+        """Return names for ids, and names for those: by one query, or by the one of two that writes this topic."""
         builder = StreamsBuilder(value_serde="string")
         names = builder.table("names")
         if end != "out":

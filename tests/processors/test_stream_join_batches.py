@@ -163,7 +163,7 @@ def one_by_one(inputs: MicroBatch, order: Order = Order.ARRIVAL) -> Iterator[Mic
 
 
 def outcome(topology: Topology, inputs: Iterable[MicroBatch], complete: bool = False) -> Any:
-    """Results, counters, dead letters and what the stores hold."""
+    """Return results, counters, dead letters and what the stores hold."""
     with TopologyDriver(topology, on_error="dead-letter") as driver:
         for micro_batch in inputs:
             driver.pipe_inputs(micro_batch)

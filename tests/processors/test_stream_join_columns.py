@@ -61,7 +61,7 @@ def two_topics(windows: JoinWindows, kind: str, order: Order = Order.ARRIVAL, *,
 
 
 def with_itself(windows: JoinWindows, kind: str, order: Order = Order.ARRIVAL, *, vectorized: bool) -> Topology:
-    """Records of one position come to both sides."""
+    """Return a topology in which records of one position come to both sides."""
     builder = StreamsBuilder(key_serde="string", value_serde="string", order=order)
     stream = builder.stream("left").merge(builder.stream("right"))
     right = stream.filter(lambda keys, values: pc.match_substring(values.cast("string"), "k"), vectorized=True)
@@ -116,7 +116,7 @@ def test_a_joiner_of_columns_gives_what_one_of_objects_gives_record_by_record(
 
 
 def long_inputs() -> list[MicroBatch]:
-    """Records of more than one micro-batch and segment, out of order, of which some meet and some do not."""
+    """Return records of more than one micro-batch and segment, out of order, of which some meet and some do not."""
     inputs: list[MicroBatch] = []
     for start in range(0, 6000, 1500):
         times = range(start, start + 1500, 9)

@@ -47,7 +47,7 @@ def _run(topology: Topology, arrivals: list[Arrival]) -> list[Result]:
 
 
 def _contract(kind: str, windows: JoinWindows, arrivals: list[Arrival]) -> list[Result]:
-    """Each arrival meets all earlier ones of the other side that are not forgotten; lone ones come out once."""
+    """Let each arrival meet all earlier ones of the other side that are not forgotten; lone ones come out once."""
     results: list[Result] = []
     kept: dict[str, list[tuple[str, str, int]]] = {"left": [], "right": []}
     newest = {"left": -(10**9), "right": -(10**9)}

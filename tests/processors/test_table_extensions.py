@@ -79,7 +79,7 @@ def _history(seed: int, topics: Sequence[str], *, tombstones: bool = True) -> li
 
 
 def _pipe(driver: TopologyDriver, seed: int, arrivals: Sequence[Arrival]) -> None:
-    """In batches of random sizes, each of one topic."""
+    """Pipe records in batches of random sizes, each of one topic."""
     rng = random.Random(-seed)
     start = 0
     while start < len(arrivals):
@@ -294,7 +294,7 @@ class TestGraceOfStreamTableJoins:
     def _met(
         arrivals: Sequence[Arrival], wait: int, match: Callable[[Sequence[Arrival], Arrival], str | None]
     ) -> list[tuple[str, str, int]]:
-        """Each record of the stream, once it has waited, with what it meets of what has arrived by then."""
+        """Return each record of the stream, once it has waited, with what it meets of what has arrived by then."""
         met: list[tuple[str, str, int]] = []
         for i in range(1, len(arrivals) + 1):
             known = [arrival for arrival in arrivals[:i] if arrival.topic == "t"]

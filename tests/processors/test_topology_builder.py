@@ -69,7 +69,7 @@ class LookUp(RecordProcessor):
 
 
 def totals(*, connected: Callable[[TopologyBuilder], object] | None = None) -> TopologyBuilder:
-    """Sums of two topics, written twice; by default the store is connected where the processor is added."""
+    """Sum two topics, written twice; by default the store is connected where the processor is added."""
     builder = TopologyBuilder(value_serde="int64")
     builder.add_source("source", "in", "more")
     builder.add_processor("total", Total, "source", stores=() if connected else [TOTALS])

@@ -30,7 +30,7 @@ CUTS = st.lists(st.integers(0, 14), max_size=4).map(sorted)
 
 
 def in_time(rows: Sequence[tuple[str, str, int, bool]]) -> list[Row]:
-    """Rows of two topics, no two of one time; the stream's are never null."""
+    """Return rows of two topics, no two of one time; the stream's are never null."""
     timed = [
         Row(topic, key, None if deleted and topic == "right" else f"{topic[0]}{time}", 2 * time + (topic == "right"))
         for topic, key, time, deleted in rows

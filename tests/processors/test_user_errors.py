@@ -55,7 +55,7 @@ def joined(left: Any, right: Any) -> Any:
 
 
 def added(key: Any, value: Any, total: list[int]) -> list[int]:
-    """Changes the aggregate in place before it fails."""
+    """Change the aggregate in place before it fails."""
     total.append(value)
     sound(value)
     return total

@@ -142,7 +142,7 @@ def inputs_of(name: str, arrivals: Sequence[Arrival]) -> dict[str, Batch]:
 
 
 def pipe(name: str, driver: TopologyDriver, arrivals: Sequence[Arrival]) -> None:
-    """One micro-batch; without any records, the input is complete."""
+    """Pipe one micro-batch; without any records, the input is complete."""
     if not arrivals:
         driver.complete()
     elif inputs := inputs_of(name, arrivals):

@@ -96,7 +96,7 @@ def steps(
 
 
 def chunks_of(key_serde: str) -> st.SearchStrategy[list[list[Record]]]:
-    """Micro-batches whose times climb, with stragglers and, now and then, a jump."""
+    """Return micro-batches whose times climb, with stragglers and, now and then, a jump."""
     row = st.tuples(KEYS[key_serde][1], VALUES, st.sampled_from([0, 0, 1, 2, 5, 6, 13, 60]), st.integers(0, 16))
     ahead = st.booleans()
 

@@ -65,7 +65,7 @@ def listed(windows: TimeWindows | SlidingWindows, *, final: bool = False, **opti
 
 
 def fixed_window_oracle(records: list[Input], windows: TimeWindows) -> tuple[list[Record], int]:
-    """All updates, record after record, and how often a record was too late for a window."""
+    """Return all updates, record after record, and how often a record was too late for a window."""
     values: dict[tuple[Any, int], list[Any]] = defaultdict(list)
     latest: dict[tuple[Any, int], int] = {}
     stream_time, late, output = 0, 0, []

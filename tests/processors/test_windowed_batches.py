@@ -64,7 +64,7 @@ def add_text(key: Any, value: str, total: str) -> str | None:
 
 
 def add_to_list(key: Any, value: str, held: list[str]) -> list[str] | None:
-    """Changes the aggregate in place, also before it fails."""
+    """Change the aggregate in place, also before it fails."""
     held.append(value)
     fail_on(value)
     return None if value == "clear" else held

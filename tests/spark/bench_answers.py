@@ -25,7 +25,7 @@ Rows = Counter[tuple[tuple[str, Any], ...]]
 def written_by(
     spark: SparkSession, place: Path, workload: Workload[Source], contender: Contender, batches: int = BATCHES
 ) -> list[dict[str, Any]]:
-    """All rows that the contender's query writes."""
+    """Return all rows that the contender's query writes."""
     own = Path(mkdtemp(dir=place))
     writer = writer_of(spark, place, workload, contender, SCALE, batches, own)
     writer.format("memory").queryName("answers").start().awaitTermination()

@@ -92,7 +92,7 @@ def join_static(spark: SparkSession, directory: Path) -> list[tuple[Any, ...]]:
 
 
 def verbs(spark: SparkSession, directory: Path) -> list[tuple[Any, ...]]:
-    """Two verbs in one plan, with one of Spark's own operations between them."""
+    """Return two verbs in one plan, with one of Spark's own operations between them."""
     orders = spark.sql("select * from values (1, 'EUR', 10), (2, 'EUR', 20), (3, 'USD', 30) as t(id, currency, at)")
     rates = spark.sql("select * from values ('EUR', 5, 1.5d), ('EUR', 15, 2.5d) as t(currency, since, rate)")
     pond = Millpond(application_id="verbs", state_dir=str(directory / "state"), backend="lmdb")
@@ -148,7 +148,7 @@ class Lines(logging.Handler):
         self._messages.append(record.getMessage())
 
     def first(self, count: int) -> list[str]:
-        """So many messages, waited for up to half a minute; fewer if they do not come."""
+        """Return so many messages, waited for up to half a minute; fewer if they do not come."""
         deadline = time.monotonic() + 30
         while len(self._messages) < count and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -88,10 +88,10 @@ class Watcher(StreamingQueryListener):
         """Note nothing."""
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """There was no micro-batch."""
+        """Note nothing: there was no micro-batch."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """All micro-batches have been noted."""
+        """Note nothing: all micro-batches have been noted."""
 
 
 def main(directory: Path) -> None:

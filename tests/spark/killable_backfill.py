@@ -55,7 +55,7 @@ def pond(directory: Path, backend: Any = "lmdb") -> Millpond:
 
 
 def rated(some: Millpond, inputs: dict[str, DataFrame], **options: Any) -> DataFrame:
-    """Orders with the rate of their time, for which they wait."""
+    """Return orders with the rate of their time, for which they wait."""
     orders = inputs["orders"].withColumn("at", F.timestamp_seconds("at"))
     rates = inputs["rates"].select("who", F.timestamp_seconds("at").alias("since"), "rate")
     return some.asof_join(
@@ -65,7 +65,7 @@ def rated(some: Millpond, inputs: dict[str, DataFrame], **options: Any) -> DataF
 
 
 def sums(some: Millpond, orders: DataFrame) -> DataFrame:
-    """Rated orders, counted and summed by item."""
+    """Return rated orders, counted and summed by item."""
     calls = {"orders": aggregates.count(), "amount": aggregates.sum("amount"), "rate": aggregates.max("rate")}
     return some.aggregate(orders, calls, by="item", time="at", name="sums")
 
@@ -75,7 +75,7 @@ def history(spark: SparkSession, directory: Path) -> dict[str, DataFrame]:
 
 
 def killing(driver: int) -> Callable[[Step], Fault | None]:
-    """Kills the driver once a task has written its durable file and a local copy."""
+    """Return a plan that kills the driver once a task has written its durable file and a local copy."""
 
     def choose(step: Step) -> Fault | None:
         if step is Step.BACKEND_WRITTEN and TaskContext.get() is not None:

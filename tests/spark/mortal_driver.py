@@ -76,7 +76,7 @@ class Order(NamedTuple):
     among: str = "*"
 
     def run(self, spark: SparkSession, number: int) -> None:
-        """Be the driver, on a session."""
+        """Run the driver, on a session."""
         place = Path(self.directory)
         deaths = Deaths(place, Victim(self.victim), self.phase, number, os.getpid(), self.among)
         for module in (__name__, "tests.crash.durable_task", "tests.spark.mortal_jobs"):
@@ -199,7 +199,7 @@ class Nursery:
 
 
 def serve(directory: str, port: int, token: str) -> None:
-    """In the nursery: fork a driver for each order, and tell how it ended."""
+    """Fork a driver for each order, in the nursery, and tell how it ended."""
     while True:
         wait_for_parent()
         number, *order = json.loads(Path(directory, "order").read_text())

@@ -167,7 +167,7 @@ def _attempt() -> int:
 
 
 def spending() -> Topology:
-    """For each customer the number of orders (RocksDB), their amount (LMDB), and the rate of each (memory)."""
+    """Return each customer's number of orders (RocksDB), their amount (LMDB), and the rate of each (memory)."""
     builder = StreamsBuilder()
     rates = builder.table(
         "rates",

@@ -91,7 +91,7 @@ Phase: TypeAlias = Callable[[Place], None]
 
 
 def tallies(stores: Mapping[str, str]) -> Topology:
-    """Words counted in several stores, each behind what its counts are called in the output."""
+    """Return words counted in several stores, each behind what its counts are called in the output."""
     builder = StreamsBuilder()
     words = builder.stream("words", Consumed("string", "string")).group_by_key()
     told = [
@@ -204,7 +204,7 @@ Oracle: TypeAlias = Callable[[Sequence[File], Sequence[File]], list[Row]]
 
 
 def _numbered(files: Sequence[File], what: str, first: int = 1) -> list[Row]:
-    """Each occurrence of each word, numbered."""
+    """Return each occurrence of each word, numbered."""
     seen: Counter[str] = Counter()
     rows = []
     for word in (word for _, words in files for word in words):

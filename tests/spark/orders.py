@@ -28,7 +28,7 @@ Event = tuple[str, dict[str, Any]]
 
 
 def rated_orders() -> Topology:
-    """Orders joined with their customer's rate as of their time, then counted and summed by item."""
+    """Return orders joined with their customer's rate as of their time, then counted and summed by item."""
     builder = StreamsBuilder()
     rates = builder.table(
         "rates",
@@ -50,7 +50,7 @@ def rated_orders() -> Topology:
 
 
 def letter_counts() -> Topology:
-    """Words counted; how often each letter's words were updated; and each word with that number.
+    """Return words counted; how often each letter's words were updated; and each word with that number.
 
     The words pass the first operator, which does not read them, on their way to the second.
     """
@@ -67,7 +67,7 @@ def letter_counts() -> Topology:
 
 
 def random_events(seed: int, count: int) -> list[Event]:
-    """Rows of both topics, each at a time of its own, in the order of time."""
+    """Return rows of both topics, each at a time of its own, in the order of time."""
     rng = random.Random(seed)
     events: list[Event] = []
     for at in range(10, 10 * count + 1, 10):
@@ -81,7 +81,7 @@ def random_events(seed: int, count: int) -> list[Event]:
 
 
 def write_file(directory: Path, number: int, events: list[Event]) -> None:
-    """One file for each topic, which appears whole, and which Spark reads after those of lower numbers."""
+    """Write one file for each topic, which appears whole, and which Spark reads after those of lower numbers."""
     for topic in SCHEMAS:
         (directory / topic).mkdir(parents=True, exist_ok=True)
         hidden = directory / topic / f".{number:03d}.parquet"
@@ -91,7 +91,7 @@ def write_file(directory: Path, number: int, events: list[Event]) -> None:
 
 
 def write_files(directory: Path, events: list[Event], files: int) -> None:
-    """File i of each topic holds the rows of the i-th stretch of time."""
+    """Write files: file i of each topic holds the rows of the i-th stretch of time."""
     step = -(-len(events) // files)
     for number in range(files):
         write_file(directory, number, events[number * step : (number + 1) * step])
@@ -120,5 +120,5 @@ def expected_totals(events: Iterable[Event]) -> list[tuple[Any, ...]]:
 
 
 def totals(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Rows of the sink ``totals`` with their times in milliseconds."""
+    """Return rows of the sink ``totals`` with their times in milliseconds."""
     return sorted((key, orders, amount, round(at.timestamp() * 1000)) for key, orders, amount, at in rows)

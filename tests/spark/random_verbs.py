@@ -114,7 +114,7 @@ def _typed(name: str, type_: str, found: Sequence[str]) -> str:
 def calls_of(
     source: str, functions: Sequence[str], random: Random
 ) -> tuple[dict[str, AggregateCall], dict[str, Column]]:
-    """One of the functions for each column of values, and the same by Spark SQL, by the names of the results."""
+    """Return one of the functions for each column of values, and the same by Spark SQL, by the names of the results."""
     calls: dict[str, AggregateCall] = {}
     columns: dict[str, Column] = {}
     for name, type_ in values(source).items():
@@ -146,7 +146,7 @@ def newest(rows: DataFrame, source: str) -> DataFrame:
 
 
 def asof(frames: Frames) -> DataFrame:
-    """Each left row with the right row that was valid at its time."""
+    """Return each left row with the right row that was valid at its time."""
     a, b = frames["a"], frames["b"]
     rest = [name for name in b.columns if name not in NAMES]
     pairs = a.select("aid", "at", *NAMES).join(b, NAMES).where("bt <= at")
@@ -170,7 +170,7 @@ def windows(random: Random) -> Job:
 
 
 def windows_of_versions(random: Random) -> Job:
-    """Only rows that have found a version are aggregated, or all. No two of a key have the same time."""
+    """Return a job that aggregates only rows with a version, or all. No two of a key have the same time."""
     calls, columns = calls_of("a", [*_BY_TIME, *_COMPARING], random)
     more, others = calls_of("b", [*_BY_TIME, *_COMPARING], random)
     only_found = random.random() < 0.5

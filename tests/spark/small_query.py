@@ -21,7 +21,7 @@ del builder
 
 
 def nowhere(rows: DataFrame) -> DataStreamWriter:
-    """Leaves rows unwritten."""
+    """Write rows nowhere."""
     return rows.writeStream.format("noop")
 
 
@@ -56,7 +56,7 @@ class Query:
         rows.coalesce(1).write.mode("append").parquet(str(self.inputs))
 
     def run(self, output: Callable[[DataFrame], DataStreamWriter] = nowhere) -> None:
-        """All micro-batches that there are to run; ``output`` says where their rows go."""
+        """Run all micro-batches that there are to run; ``output`` says where their rows go."""
         files = self._spark.readStream.schema(DDL).option("maxFilesPerTrigger", 1).parquet(str(self.inputs))
         writer = output(self.streams.transform({"numbers": files}))
         writer.option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True).start().awaitTermination()

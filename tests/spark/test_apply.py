@@ -40,7 +40,7 @@ class Misspelled(KeyedProcessor):
 
 
 def clicks(spark: SparkSession) -> DataFrame:
-    """Clicks of three users, each at most two minutes late."""
+    """Return clicks of three users, each at most two minutes late."""
     return spark.sql(
         "select concat('u', id % 3) as user, cast(id % 4 as int) as clicks, id div 8 as file, "
         "timestamp_seconds(1704103200 + 120 * id + if(id % 5 = 0, -119, 0) + 400 * (id div 9)) as ts from range(32)"

@@ -67,7 +67,7 @@ class Input:
 
 
 def made(spark: SparkSession, inputs: Path, place: QueryPlace, application_id: str) -> DataFrame:
-    """Totals by key, and the latest total of each, in one operator."""
+    """Return totals by key, and the latest total of each, in one operator."""
     pond = Millpond(application_id=application_id, state_dir=place.state_dir, partitions=2, backend="memory")
     rows = spark.readStream.schema("k string, t timestamp, v long")
     calls = {"n": aggregates.count(), "total": aggregates.sum("v")}

@@ -45,7 +45,7 @@ JOB = Path(__file__).with_name("killable_backfill.py")
 
 
 def orders(spark: SparkSession, events: Sequence[Any]) -> dict[str, DataFrame]:
-    """Events as static DataFrames."""
+    """Return events as static DataFrames."""
     return {
         topic: spark.createDataFrame([row for name, row in events if name == topic], ddl).coalesce(1)
         for topic, ddl in SCHEMAS.items()
@@ -57,7 +57,7 @@ def files(directory: Path) -> list[str]:
 
 
 def dying_at_first() -> Callable[[Step], Fault | None]:
-    """Kills the worker of each first attempt at a task, with its durable file and a local copy written."""
+    """Return a plan that kills the worker of each first attempt at a task, with its durable file and a copy written."""
 
     def choose(step: Step) -> Fault | None:
         context = TaskContext.get()
@@ -123,7 +123,7 @@ TOPICS = ("words", "rows", "others", "left", "right")
 
 
 def kinds() -> Topology:
-    """Operators in which something waits, joins of tables, and tasks behind others, in stores on all backends."""
+    """Return operators in which something waits, joins of tables, and tasks behind others, on all backends."""
     builder = StreamsBuilder()
     words = builder.stream("words", Consumed("string", "string"))
     backends = {"rows": "rocksdb", "others": "memory", "left": "lmdb", "right": "rocksdb"}

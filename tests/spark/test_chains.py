@@ -73,7 +73,7 @@ def at(minute: float) -> datetime:
 
 
 def orders(*minutes: Sequence[float]) -> list[list[Row]]:
-    """Orders by micro-batch; the first order has the number 1."""
+    """Return orders by micro-batch; the first order has the number 1."""
     batches: list[list[Row]] = []
     for batch in minutes:
         first = 1 + sum(map(len, batches))

@@ -59,7 +59,7 @@ class Job:
         frame.coalesce(1).write.mode("append").parquet(str(self._directory / "in"))
 
     def run(self, calls: dict[str, Any], *rows: tuple[str, int, int], **said: Any) -> dict[str, Any]:
-        """One micro-batch with these rows; the store after it."""
+        """Run one micro-batch with these rows; return the store after it."""
         if rows:
             self.arrive(*rows)
         output = self.built(calls, **said).writeStream.format("noop")

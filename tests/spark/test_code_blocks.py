@@ -175,7 +175,7 @@ def test_the_code_of_the_page_on_upgrading_has_a_job_go_on_with_one_more_input(
 
 
 def shops(session: SparkSession, directory: Path) -> dict[str, DataFrame]:
-    """Sales and prices: old ones static, new ones as streams."""
+    """Return sales and prices: old ones static, new ones as streams."""
     columns = {"sales": ["shop", "product", "sold"], "prices": ["product", "price", "since"]}
     rows = {
         "old_sales": "('here', 'tea', timestamp'2026-01-05'), ('there', 'tea', timestamp'2026-01-05')",
@@ -194,7 +194,7 @@ def shops(session: SparkSession, directory: Path) -> dict[str, DataFrame]:
 
 
 def counted(topics: list[str]) -> Topology:
-    """Counts the records of several topics together, by key."""
+    """Return counts the records of several topics together, by key."""
     builder = StreamsBuilder()
     first, *others = [builder.stream(topic, Consumed("string", "string")) for topic in topics]
     merged = first.merge(*others) if others else first

@@ -38,7 +38,7 @@ def counts_by_key() -> Topology:
 
 
 def counts_of_counts() -> Topology:
-    """One operator more, a source more, which comes first, and one less."""
+    """Return a topology with one operator more, a source more, which comes first, and one less."""
     builder = StreamsBuilder()
     letters, numbers = (builder.stream(topic, Consumed("string", "int64")) for topic in ("letters", "numbers"))
     counts = letters.merge(numbers).group_by_key().count(Materialized("counts"))
@@ -93,7 +93,7 @@ class Place:
         return streams.transform({topic: stream.parquet(f"{self.directory}/{topic}") for topic in topology.sources})
 
     def run(self, rows: DataFrame, checkpoint: str) -> dict[str, int]:
-        """All micro-batches that there are to run, and the greatest number of each key of the output."""
+        """Run all micro-batches that there are to run; return the greatest number of each key of the output."""
         output = rows.writeStream.format("parquet").option("checkpointLocation", f"{self.directory}/{checkpoint}")
         output.trigger(availableNow=True).start(f"{self.directory}/out").awaitTermination()
         written = self.spark.read.schema(OUTPUT).parquet(f"{self.directory}/out")

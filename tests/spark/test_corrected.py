@@ -26,7 +26,7 @@ def moment(minute: float) -> str:
 
 
 def histories(seed: int) -> tuple[list[Any], list[Any]]:
-    """Trades and quotes of an hour, in any order."""
+    """Return trades and quotes of an hour, in any order."""
     random = Random(seed)
     trades = [(random.choice(["a", "b", None]), moment(random.randrange(60)), number) for number in range(40)]
     places = random.sample([(symbol, minute) for symbol in "ab" for minute in range(60)], 30)

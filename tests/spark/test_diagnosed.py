@@ -61,7 +61,7 @@ class Job:
         self.bring(keys, values, batches, rows)
 
     def bring(self, keys: Callable[[int], str], values: Callable[[int], int], batches: int, rows: int) -> None:
-        """So many micro-batches more."""
+        """Bring so many micro-batches more."""
         directory = self.directory
         for batch in range(self._files, self._files + batches):
             numbers = range(batch * rows, (batch + 1) * rows)

@@ -52,7 +52,7 @@ class Life:
             (self.directory / name).mkdir(parents=True)
 
     def arrive(self, place: str = "in") -> None:
-        """One more file of words, each of which is there once."""
+        """Write one more file of words, each of which is there once."""
         number = len(self.files)
         words = [word for at, word in enumerate(WORDS) if (at + number) % 3]
         path = self.directory / f".{number}.parquet"

@@ -28,7 +28,7 @@ WORDS = [f"word {number}" for number in range(12)]
 
 
 def counts(stores: Mapping[str, str]) -> Topology:
-    """Words counted in a window that stays open, in a store for each sink."""
+    """Return words counted in a window that stays open, in a store for each sink."""
     builder = StreamsBuilder()
     words = builder.stream("words", Consumed("string", "string")).group_by_key()
     for sink, store in stores.items():
@@ -165,7 +165,7 @@ def test_a_job_that_nobody_has_stopped_loses_nothing_to_the_one_that_carries_its
 
 
 def priced(prices: Materialized) -> Topology:
-    """Orders with the price of their goods; each micro-batch has its prices and orders in the order of time."""
+    """Return orders with the price of their goods; each micro-batch has its prices and orders in the order of time."""
     builder = StreamsBuilder()
     table = builder.table("prices", Consumed("string", "string"), prices)
     orders = builder.stream("orders", Consumed("string", "string"))

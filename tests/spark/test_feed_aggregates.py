@@ -42,7 +42,7 @@ SQL = """
 
 
 def changes(seed: int, count: int = 90) -> list[tuple[Any, ...]]:
-    """Changes of a few orders, of which later ones have later times."""
+    """Return changes of a few orders, of which later ones have later times."""
     chance, start = Random(seed), datetime(2026, 6, 1)
     return [
         (

@@ -22,7 +22,7 @@ SHOWN = ["id", "customer", "since"]
 
 
 def changes(seed: int, count: int = 60) -> list[tuple[Any, ...]]:
-    """Changes of a few orders, each of which is due before or after it is told of."""
+    """Return changes of a few orders, each of which is due before or after it is told of."""
     chance = Random(seed)
     return [
         (chance.randrange(9), chance.choice("ab"), str(START + timedelta(minutes=chance.randrange(120))),

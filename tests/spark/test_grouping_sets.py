@@ -33,7 +33,7 @@ class Sales(Arriving):
     """Rows, as files, and the query of their totals."""
 
     def rows(self, first: int) -> DataFrame:
-        """Sixty rows, out of order, some of them with nulls in the columns of the key."""
+        """Return sixty rows, out of order, some of them with nulls in the columns of the key."""
         return self.spark.range(first, first + 60).selectExpr(
             "id",
             "CASE WHEN id % 5 < 4 THEN concat('k', id % 5) END AS k",

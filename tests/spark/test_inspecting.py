@@ -70,7 +70,7 @@ class Query:
         self.checkpoint, self.state = str(directory / "checkpoint"), str(directory / "state")
 
     def run(self, settings: Mapping[str, str], rows: list[tuple[Any, ...]], ddl: str, made: Any) -> None:
-        """One micro-batch with these rows, of the DataFrame that ``made`` makes of them."""
+        """Run one micro-batch with these rows, of the DataFrame that ``made`` makes of them."""
         self._spark.createDataFrame(rows, ddl).coalesce(1).write.mode("append").parquet(str(self._directory / "in"))
         frame = self._spark.readStream.schema(ddl).parquet(str(self._directory / "in"))
         with self.set(settings):

@@ -58,7 +58,7 @@ def trades(chance: random.Random, first: int, count: int = 12) -> Rows:
 
 
 def quotes(chance: random.Random, times: list[int]) -> Rows:
-    """Quotes, no two of one time."""
+    """Return quotes, no two of one time."""
     taken = [times.pop() for _ in range(6)]
     return [{"symbol": chance.choice("abc"), "at": at(second), "bid": chance.randrange(99)} for second in taken]
 

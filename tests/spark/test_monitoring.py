@@ -66,7 +66,7 @@ class Lines(logging.Handler):
 
 
 def reader_and_provider() -> tuple[Any, Any]:
-    """OpenTelemetry's reader of metrics in memory, and a provider for it; nothing where it is not installed."""
+    """Return OpenTelemetry's reader of metrics in memory, and a provider for it; nothing where it is not installed."""
     if not INSTALLED:
         return None, None
     from opentelemetry.sdk.metrics import MeterProvider

@@ -23,7 +23,7 @@ HOW = {"payments": "left", "parcels": "outer"}
 
 
 def changes(seed: int, first: int, number: int) -> dict[str, list[tuple[Any, ...]]]:
-    """Changes of each table, in the order of time, from one second on."""
+    """Return changes of each table, in the order of time, from one second on."""
     chance = random.Random(seed)
     found: dict[str, list[tuple[Any, ...]]] = {name: [] for name in NAMES}
     for second in range(first, first + number):

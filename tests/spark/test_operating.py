@@ -96,7 +96,7 @@ def test_what_the_page_on_operating_tells_to_type_does_what_it_shows(
 
 
 def walked(section: str, type_: Type) -> list[tuple[int, str]]:
-    """Types all lines of a section; what each block printed is what the page shows."""
+    """Type all lines of a section; check that each block prints what the page shows."""
     done: list[tuple[int, str]] = []
     for block in of_section(section):
         said = [type_(line) for line in block.code.replace("\\\n", "").splitlines()]

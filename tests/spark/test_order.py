@@ -39,7 +39,7 @@ class PassOn(KeyedProcessor):
 
 
 def hourly_rows() -> Iterator[list[dict[str, Any]]]:
-    """For each of six hours 500 rows and 100 more for each hour before it, in order, of three keys in turn."""
+    """Yield for each of six hours 500 rows and 100 more for each hour before it, in order, of three keys in turn."""
     number = 0
     for hour in range(HOURS):
         size = 500 + 100 * hour

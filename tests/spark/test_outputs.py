@@ -29,7 +29,7 @@ AVAILABLE = {"availableNow": True}
 
 
 def counts() -> Topology:
-    """Counts by key, once for each format, for a table, and for what is written last."""
+    """Return counts by key, once for each format, for a table, and for what is written last."""
     builder = StreamsBuilder()
     counted = builder.stream("in", Consumed("string", "string")).group_by_key().count().to_stream()
     for sink in (*FORMATS, "table", "then"):

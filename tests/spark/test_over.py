@@ -38,7 +38,7 @@ def calls() -> dict[str, AggregateCall]:
 
 
 def sent(spark: SparkSession, first: int) -> DataFrame:
-    """Sixty rows of five shops, one of them null, each up to 10 minutes out of order."""
+    """Return sixty rows of five shops, one of them null, each up to 10 minutes out of order."""
     return spark.range(first, first + 60).selectExpr(
         "id",
         "CASE WHEN id * 7 % 5 < 4 THEN concat('shop ', id * 7 % 5) END AS shop",

@@ -29,7 +29,7 @@ TEXTS = (
 
 
 def drawn(spark: SparkSession, number: int) -> DataFrame:
-    """Rows on whole seconds, so that many of them just touch."""
+    """Return rows on whole seconds, so that many of them just touch."""
     second = f"timestamp_seconds(1717200000 + pmod(hash(id), {2 * number}))"
     rows = f"select cast(id % 5 as string) k, {second} at, id v, cast(pmod(hash(id, 7), 6) as int) gap"
     return spark.sql(f"{rows} from range({number})").repartition(3)

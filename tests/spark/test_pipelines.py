@@ -68,7 +68,7 @@ def put(directory: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def table(directory: Path, name: str, *columns: str) -> list[tuple[Any, ...]]:
-    """Some columns of all rows of a table."""
+    """Return some columns of all rows of a table."""
     files = (directory / "spark-warehouse" / name).glob("*.parquet")
     return sorted(tuple(row[column] for column in columns) for file in files for row in pq.read_table(file).to_pylist())
 

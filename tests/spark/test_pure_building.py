@@ -95,7 +95,7 @@ def unreachable() -> Iterator[None]:
 
 
 def together(queries: list[DataFrame]) -> DataFrame:
-    """All of them as one."""
+    """Return all of them as one."""
     return reduce(DataFrame.unionAll, (rows.select(F.lit(1)) for rows in queries))
 
 

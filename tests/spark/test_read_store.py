@@ -50,7 +50,7 @@ class Job:
         return SparkStreams(topology or totals(), backend="memory", **given)
 
     def run(self, *rows: tuple[Any, ...], streams: SparkStreams | None = None, checkpoint: str = "") -> None:
-        """One micro-batch with these rows."""
+        """Run one micro-batch with these rows."""
         self._spark.createDataFrame(rows, DDL).coalesce(1).write.mode("append").parquet(str(self._directory / "in"))
         numbers = self._spark.readStream.schema(DDL).parquet(str(self._directory / "in"))
         output = (streams or self.streams()).transform({"numbers": numbers}).writeStream.format("noop")

@@ -94,7 +94,7 @@ class Job:
         return set(self.directory.glob(pattern))
 
     def kill_when(self, pattern: str, more: int) -> bool:
-        """``kill -9`` driver and JVM as soon as ``more`` new files match; False if the job ended before."""
+        """Kill driver and JVM (``kill -9``) once ``more`` new files match; return False if the job ended before."""
         before = len(self.files(pattern))
         while self.process.poll() is None:
             if len(self.files(pattern)) >= before + more:

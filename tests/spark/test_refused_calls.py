@@ -797,7 +797,7 @@ class Streams:
         return builder.build()
 
     def regrouped(self, upgrade_from: str | None = None) -> Topology:
-        """Words counted by their numbers, whose changes travel as a release reads them."""
+        """Return words counted by their numbers, whose changes travel as a release reads them."""
         builder = StreamsBuilder(upgrade_from=upgrade_from)
         words = builder.table("words", Consumed("string", "int64"))
         words.group_by(lambda word, number: (word, number)).count().to_stream().to("counts")
@@ -812,7 +812,7 @@ class Streams:
         return self.streams(**options).transform({"words": self.stream})
 
     def nested(self, number: str) -> DataFrame:
-        """Words whose value is a struct with a number."""
+        """Return words whose value is a struct with a number."""
         return self.stream.selectExpr("key", f"named_struct('n', {number}) as value", "timestamp")
 
     def output(self, given: Any, columns: str = "key") -> None:

@@ -97,7 +97,7 @@ def job(spark: SparkSession, tmp_path: Path) -> Job:
 
 
 def texts(*queries: tuple[str, DataFrame]) -> DataFrame:
-    """All of them as one, each row as text behind the name of what it is."""
+    """Return all of them as one, each row as text behind the name of what it is."""
     made = []
     for name, rows in queries:
         columns = [one for one in rows.columns if one != "sequence"]

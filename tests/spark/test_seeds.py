@@ -32,7 +32,7 @@ THEN = [("a", "u", 40), ("b", None, 41), ("d", "v", 42)]
 
 
 def kinds() -> Topology:
-    """Stores of all kinds behind one sink."""
+    """Return stores of all kinds behind one sink."""
     builder = StreamsBuilder()
     latest = builder.table("rows", Consumed("string", "msgpack"), Materialized("latest"))
     versions = builder.table(
@@ -57,7 +57,7 @@ def kinds() -> Topology:
 
 
 def counts(*stores: str) -> Topology:
-    """Words counted in each of the stores."""
+    """Return words counted in each of the stores."""
     builder = StreamsBuilder()
     words = builder.stream("words", Consumed("string", "string")).group_by_key()
     counted = [words.count(Materialized(store)).to_stream() for store in stores]

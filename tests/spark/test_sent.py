@@ -74,7 +74,7 @@ def sent(function: Any) -> Any:
 
 
 def batches_after(text: str) -> Iterator[Any]:
-    """Rows of a source that fails."""
+    """Yield the rows of a source that fails."""
     yield Fails(text).anything
 
 

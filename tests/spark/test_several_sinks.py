@@ -88,7 +88,7 @@ def test_sinks_of_two_operators_get_what_each_gets_alone(
 
 
 def shouted(runs: Path) -> Topology:
-    """Words as they are, twice, on the map side; how many there are of each, and of each letter; notes of others.
+    """Return words as they are, twice, on the map side; the number of each, and of each letter; and notes of others.
 
     Each time that a word passes the second operator, ``runs`` gets a byte.
     """
@@ -116,7 +116,7 @@ WORDS = ["Ale", "ant", "Bee", "ale", "cow", "bee", "ALE"]
 
 
 def word_inputs(spark: SparkSession, directory: Path) -> dict[str, DataFrame]:
-    """Streams of words and notes; each of them is one file."""
+    """Return streams of words and notes; each of them is one file."""
     ddl = "key string, value string, timestamp long"
     for topic, texts in {"words": WORDS, "notes": ["one", "", "two"]}.items():
         rows = [(None, text, at) for at, text in enumerate(texts)]
@@ -198,7 +198,7 @@ def test_a_micro_batch_that_fails_between_two_sinks_is_in_files_once(
 
 
 def nothing(rows: DataFrame, number: int) -> None:
-    """Writes nothing."""
+    """Write nothing."""
 
 
 REFUSED: Mapping[str, tuple[type[MillpondError], Mapping[str, Any]]] = {
@@ -279,7 +279,7 @@ def test_a_query_that_is_killed_between_two_sinks_leaves_each_row_once(spark: Sp
 
 
 def until(path: Path, seconds: int = 240) -> Iterator[None]:
-    """Yields, and waits, until there is a file."""
+    """Yield, and wait, until there is a file."""
     deadline = time.monotonic() + seconds
     while not path.exists():
         assert time.monotonic() < deadline, f"{path} did not come"

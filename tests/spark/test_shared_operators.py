@@ -86,7 +86,7 @@ class Job:
 
 
 def valued(pond: Millpond, orders: DataFrame, rates: DataFrame) -> DataFrame:
-    """Orders with the rate that was valid, of those that are not small."""
+    """Return orders with the rate that was valid, of those that are not small."""
     joined = pond.asof_join(
         orders, rates, on="shop", left_time="sold", right_time="since", history="1 hour", grace="5 minutes"
     )
@@ -111,14 +111,14 @@ def windows(pond: Millpond, orders: DataFrame, rates: DataFrame) -> DataFrame:
 
 
 def totals(pond: Millpond, orders: DataFrame, rates: DataFrame) -> DataFrame:
-    """All that was sold, and the newest total of each shop with what it was an hour before."""
+    """Return all that was sold, and the newest total of each shop with what it was an hour before."""
     calls = {"n": aggregates.count(), "total": aggregates.sum("value")}
     sums = pond.aggregate(valued(pond, orders, rates), calls, by="shop", time="sold", name="sums")
     return pond.latest(sums, key="shop", time="change_time", history="1 day", name="newest").drop("sequence")
 
 
 def drawn(random: Random) -> list[tuple[list[Row], list[Row]]]:
-    """Orders and rates of some micro-batches, up to five minutes late, and in the end some of one shop, far apart."""
+    """Return orders and rates of micro-batches, up to five minutes late, and in the end some of one shop, far apart."""
     shops = ["a", "b", "c", "d", None, "e"]
     batches = []
     for number in range(2):

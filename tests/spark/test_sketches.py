@@ -43,7 +43,7 @@ ITEMS = ("tinyint", "smallint", "int", "bigint", "float", "double", "string", "d
 
 
 def rows_of(spark: SparkSession, size: int = SIZE) -> DataFrame:
-    """Rows of three keys, of which one has few different values, with nulls, empty strings, zeros and NaN."""
+    """Return rows of three keys, of which one has few different values, with nulls, empty strings, zeros and NaN."""
     return spark.range(size).selectExpr(
         "int(id % 3) as k",
         "if(id % 11 = 0, null, if(id % 3 = 0, id % 7, id)) as n",

@@ -58,7 +58,7 @@ class Query(NamedTuple):
 
 
 def run(spark: SparkSession, place: Path, made: Callable[[DataFrame], DataFrame], ddl: str, rows: list[Any]) -> None:
-    """One micro-batch with these rows."""
+    """Run one micro-batch with these rows."""
     spark.createDataFrame(rows, ddl).coalesce(1).write.mode("append").parquet(str(place / "in"))
     output = made(spark.readStream.schema(ddl).parquet(str(place / "in"))).writeStream.format("noop")
     query = output.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True).start()

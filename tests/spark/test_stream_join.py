@@ -141,7 +141,7 @@ def test_another_type_that_cannot_go_on_with_the_stores_is_refused_without_advic
 
 
 def in_time(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """All but the last rows, which wait for others."""
+    """Return all but the last rows, which wait for others."""
     return sorted((row for row in rows if row[1] not in ("end", "over")), key=repr)
 
 

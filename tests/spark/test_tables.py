@@ -45,7 +45,7 @@ def _chain_of_command() -> Topology:
 
 
 def _orders_with_all_names(before: bool) -> Topology:
-    """Both tables are joined by their keys, too, before or after; each name is made of a row that may not be there."""
+    """Return a topology that also joins both tables by their keys, before or after; a row of a name may be missing."""
     builder = StreamsBuilder(value_serde="string")
     orders, customers = builder.table("orders"), builder.table("customers")
     names = customers.transform_values(lambda key, name: name or f"nobody of {key}")

@@ -28,7 +28,7 @@ class Game(Arriving):
     """Scores of games, as files, and the query of the best of them."""
 
     def scores(self, first: int, *more: str) -> DataFrame:
-        """Forty scores, out of order, some of them null, NaN or of no game."""
+        """Return forty scores, out of order, some of them null, NaN or of no game."""
         return self.spark.range(first, first + 40).selectExpr(
             "id",
             "CASE WHEN id % 5 < 4 THEN concat('game ', id % 5) END AS game",

@@ -33,7 +33,7 @@ class Count(Processor):
 
 
 def counts(kind: StoreKind, value_serde: Serde[Any] = INT64) -> Topology:
-    """Counts the words, in a store of that kind."""
+    """Count the words, in a store of that kind."""
     builder = StreamsBuilder()
     words = builder.stream("words", Consumed("string", "string"))
     spec = StoreSpec("counts", kind, key_serde=STRING, value_serde=value_serde)

@@ -123,7 +123,7 @@ def test_times_without_a_zone_come_out_without_one(spark: SparkSession, tmp_path
 
 
 def of_two_years(spark: SparkSession, type_: str = "timestamp") -> DataFrame:
-    """Rows at many hours, those included in which clocks change."""
+    """Return rows at many hours, those included in which clocks change."""
     hours = "make_interval(0, 0, 0, 0, cast(id * 7919 % 17520 as int), 30)"
     return spark.range(600).selectExpr("id % 3 as k", f"{type_}'2023-03-01 00:00:00' + {hours} as at", "id as n")
 

@@ -154,7 +154,7 @@ def test_every_type_goes_through_source_repartition_store_and_sink(
 
 @st.composite
 def tables(draw: st.DrawFn, prefix: str) -> pa.Table:
-    """``ROWS`` rows with a number, a time, and columns of random types."""
+    """Return ``ROWS`` rows with a number, a time, and columns of random types."""
     columns: dict[str, Any] = {
         f"{prefix}id": pa.array(range(ROWS), pa.int64()),
         f"{prefix}at": pa.array(TIMES, pa.timestamp("us", "UTC")),
@@ -264,7 +264,7 @@ def test_months_do_not_become_integers_at_a_restart(spark: SparkSession, tmp_pat
 
 
 def calls_and_sql() -> dict[str, tuple[AggregateCall, str]]:
-    """Calls, and what they are in Spark SQL."""
+    """Return calls, and what they are in Spark SQL."""
     return {
         "rows": (aggregates.count(where="s = 'paid'"), "count(*) filter (where s = 'paid')"),
         "total": (aggregates.sum("v", where=F.col("s") == "paid"), "sum(v) filter (where s = 'paid')"),

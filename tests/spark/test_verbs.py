@@ -40,7 +40,7 @@ class Job:
         return Millpond(**(given | options))
 
     def rows(self, schema: str, *rows: tuple[Any, ...]) -> DataFrame:
-        """Static rows; a column called at, since or ts is given as text."""
+        """Return static rows; a column called at, since or ts is given as text."""
         names = [column.split()[0] for column in schema.split(", ")]
         text = ", ".join(
             f"{name} string" if name in ("at", "since", "ts") else column
@@ -52,7 +52,7 @@ class Job:
         )
 
     def arrive(self, name: str, rows: DataFrame) -> DataFrame:
-        """Writes one more file of an input, and gives the stream of all of its files."""
+        """Write one more file of an input, and return the stream of all of its files."""
         rows.coalesce(1).write.mode("append").parquet(f"{self._directory}/{name}")
         return self.stream(name, rows)
 
@@ -61,7 +61,7 @@ class Job:
         return reader.parquet(f"{self._directory}/{name}")
 
     def run(self, rows: DataFrame, out: str = "out") -> StreamingQuery:
-        """Runs the query until its inputs are used up."""
+        """Run the query until its inputs are used up."""
         writer = rows.writeStream.format("parquet").option("checkpointLocation", f"{self._directory}/{out}-checkpoint")
         query = writer.trigger(availableNow=True).start(f"{self._directory}/{out}")
         query.awaitTermination()
@@ -567,7 +567,7 @@ def test_the_changes_of_a_table_join_merge_into_the_batch_join(
 
 
 def chained(pond: Millpond, orders: DataFrame, rates: DataFrame) -> DataFrame:
-    """Two verbs, with Spark's own operations between them."""
+    """Return two verbs, with Spark's own operations between them."""
     priced = pond.asof_join(orders, rates, on="currency", left_time="ts", right_time="since", history="1 day")
     worth = priced.withColumn("worth", F.col("n") * F.col("rate")).where("worth > 0")
     totals = pond.aggregate(
@@ -630,7 +630,7 @@ TOGETHER = {"n": aggregates.count(), "total": aggregates.sum("v"), "newest": agg
 
 
 def together(pond: Millpond, rows: DataFrame) -> DataFrame:
-    """All rows aggregated, and then the updates of that."""
+    """Return all rows aggregated, and then the updates of that."""
     updates = pond.aggregate(rows, TOGETHER, by=[], time="at")
     seen = {"updates": aggregates.count(), "most": aggregates.max("total")}
     return pond.aggregate(updates.drop("op"), seen, by=[], time="change_time", name="seen")

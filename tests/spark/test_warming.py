@@ -152,7 +152,7 @@ def warmed_by_command(
 
 
 def check_following(query: Query, old: StreamingQuery) -> None:
-    """Garbage is no error, unless the query still needs it; an interrupt lets a pass end, and is the last."""
+    """Check that garbage is no error unless the query needs it; an interrupt lets a pass end, and is the last."""
     plan = make_plan(TIMESTAMPED, None, 1)
     roll = WarmQuery.of_plan(
         plan, "roll", Storage.from_uri(query.directory / "state"), f"{query.directory}/warm", supplier("lmdb")

@@ -43,13 +43,13 @@ def clock(second: int) -> str:
 
 
 def drawn(random: Random, rows: int) -> Drawn:
-    """Rows in any order, each with its number, key, second and value."""
+    """Return rows in any order, each with its number, key, second and value."""
     keys = ["a", "b", "c", None]
     return [(number, random.choice(keys), random.randrange(120), random.randrange(9)) for number in range(rows)]
 
 
 def arriving(job: Job, rows: Drawn) -> tuple[DataFrame, DataFrame]:
-    """These rows in several micro-batches, and rates of two keys."""
+    """Return these rows in several micro-batches, and rates of two keys."""
     shape = [(number, key, clock(second), value) for number, key, second, value in rows]
     for part in range(PARTS):
         job.arrive("rows", job.rows(ROWS, *shape[part::PARTS]))

@@ -31,7 +31,7 @@ def two_hosts(directory: Path) -> Iterator[str]:
 
 
 def this_host() -> str:
-    """In a Python worker: the host of its executor; ``"localhost"`` if that is none of the two."""
+    """Return the host of a Python worker's executor; ``"localhost"`` if that is none of the two."""
     local = Path(os.environ.get("SPARK_LOCAL_DIRS", "")).parts
     return next((host for host in HOSTS if host in local), "localhost")
 

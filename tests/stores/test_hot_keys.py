@@ -56,7 +56,7 @@ def put_values(store: Any, times: Times) -> None:
 
 
 def put_far_apart(store: Any, times: Times) -> None:
-    """Each put lets what was put before expire."""
+    """Put rows so far apart that each put lets what was put before expire."""
     for time in times:
         store.put("k", time, 100 * time)
 

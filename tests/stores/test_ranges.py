@@ -25,7 +25,7 @@ def row(number: int) -> bytes:
 
 
 def holding(rows: Sequence[int]) -> Transaction:
-    """Every second of the rows is committed, the others are not."""
+    """Return a transaction in which every second of the rows is committed, the others are not."""
     transaction = Transaction(MemoryBackend())
     transaction.put_many({row(number): b"x" for number in rows[::2]})
     transaction.commit()

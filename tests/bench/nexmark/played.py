@@ -21,7 +21,7 @@ MOST = 400
 
 
 def micro_batches(seed: int) -> Iterator[MicroBatch]:
-    """All events, in micro-batches whose sizes and order follow from a seed."""
+    """Yield all events, in micro-batches whose sizes and order follow from a seed."""
     sizes, first = random.Random(seed), 0
     while first < EVENTS:
         count = min(sizes.randint(1, MOST), EVENTS - first)

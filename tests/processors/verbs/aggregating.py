@@ -54,7 +54,7 @@ def _widened(state: list[int], values: list[int]) -> list[int]:
 
 
 def decimals(precision: int, scale: int, *, spare: int = 0) -> st.SearchStrategy[Decimal]:
-    """Decimals of that type, with ``spare`` digits less than it takes."""
+    """Return decimals of that type, with ``spare`` digits less than it takes."""
     highest = 10 ** (precision - spare) - 1
     return st.integers(-highest, highest).map(lambda unscaled: Decimal(f"{unscaled}E-{scale}"))
 
@@ -116,7 +116,7 @@ ADDED: list[pa.DataType] = [*NUMBERS, *DECIMALS, pa.duration("us")]
 
 
 def column(type_: pa.DataType, *, max_size: int = 25) -> st.SearchStrategy[list[Any]]:
-    """Values of that type, some of them null, some of them often."""
+    """Return values of that type, some of them null, some of them often."""
     values = {**VALUES, **PAIRED, **MAPPED}[type_]
     few = st.lists(values, min_size=1, max_size=3).flatmap(lambda some: st.lists(st.none() | st.sampled_from(some)))
     return few.map(lambda some: some[:max_size]) | st.lists(st.none() | values, max_size=max_size)

@@ -79,7 +79,7 @@ class VerbDriver:
         self._sequence = 0
 
     def pipe(self, rows: Mapping[str, Rows], times: Mapping[str, str]) -> None:
-        """One micro-batch: rows by role, and the entry of each role that has its time."""
+        """Pipe one micro-batch: rows by role, and the entry of each role that has its time."""
         self.driver.pipe_inputs(
             {
                 role: records(self.verb.inputs[role], some, times[role], self._serde)

@@ -84,7 +84,7 @@ def left_rows(chance: random.Random) -> Rows:
 
 
 def right_rows(chance: random.Random, keys: Sequence[str | None] = KEYS) -> Rows:
-    """At most one row for a key and time, so that no answer depends on the order of arrival."""
+    """Return at most one row for a key and time, so that no answer depends on the order of arrival."""
     places = [(k, t) for k in keys for t in range(61)]
     rows = chance.sample(places, chance.randint(0, 20))
     return [

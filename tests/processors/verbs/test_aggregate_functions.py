@@ -264,7 +264,7 @@ def test_skewness_and_kurtosis_are_exact_and_rounded_once(type_: pa.DataType, da
 
 
 def _moment(values: Sequence[Fraction], power: int) -> Fraction:
-    """About the average; 0 of no values."""
+    """Return about the average; 0 of no values."""
     mean = sum(values, Fraction()) / (len(values) or 1)
     return sum(((value - mean) ** power for value in values), Fraction()) / (len(values) or 1)
 

@@ -138,7 +138,7 @@ TABLE_OF_SESSIONS = f"""
 
 
 def random_rows(seed: int, count: int = 400) -> pa.Table:
-    """Rows of a few keys at different times, in any order, with nulls."""
+    """Return rows of a few keys at different times, in any order, with nulls."""
     chance = random.Random(seed)
 
     def some(make: Callable[[], Any]) -> list[Any]:

@@ -182,7 +182,7 @@ ARRIVALS = st.builds(
 
 @st.composite
 def within_lateness(draw: st.DrawFn) -> list[Arrival]:
-    """Records none of which comes when another one is more than the lateness ahead of it."""
+    """Draw records none of which comes when another one is more than the lateness ahead of it."""
     arrivals = draw(st.lists(st.tuples(ARRIVALS, st.integers(0, LATENESS)), max_size=30))
     return [arrival for arrival, _ in sorted(arrivals, key=lambda pair: pair[0].time + pair[1])]
 

@@ -39,7 +39,7 @@ def made(within: int, late: int, *, waits: bool = True, ordered: bool = True) ->
 
 
 def some_rows(chance: random.Random, late: int, most: int = 60) -> list[dict[str, Any]]:
-    """Rows that come at most so late."""
+    """Return rows that come at most so late."""
     rows: list[dict[str, Any]] = [
         {"k": chance.choice(["a", "b", "a\x00", None]), "t": chance.randint(-30, 60), "id": number, "order": number}
         for number in range(chance.randint(0, most))

@@ -111,7 +111,7 @@ class Group:
 
 
 def shown(results: Mapping[str, Any]) -> str:
-    """Results, in which NaN equals NaN."""
+    """Return results, in which NaN equals NaN."""
     return repr(results)
 
 

@@ -52,7 +52,7 @@ MILLISECOND = 1_000
 
 
 def an_input(columns: Sequence[str], descending: Sequence[bool]) -> OrderedRows:
-    """Rows ordered by columns, and at last by their ids."""
+    """Return rows ordered by columns, and at last by their ids."""
     fields = [ROWS.field(name) for name in (*columns, "id")]
     return OrderedRows(
         "input",

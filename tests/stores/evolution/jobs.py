@@ -102,7 +102,7 @@ def carried(
 
 
 def everywhere(topics: Iterable[str], value: Any, timestamp: int, *numbers: int) -> list[Input]:
-    """Records of one time that reach every partition, whichever of ``numbers`` there are."""
+    """Return records of one time that reach every partition, whichever of ``numbers`` there are."""
     reached: set[tuple[int, int]] = set()
     records = []
     for key in (f"tick-{i}" for i in range(1000)):

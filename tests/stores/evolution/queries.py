@@ -95,7 +95,7 @@ class Task:
 def run(
     storage: Storage, specs: Sequence[StoreSpec], partitions: int, batches: Iterable[Iterable[Change]]
 ) -> list[Task]:
-    """Tasks that have had these changes, each of which went to the partition of its key."""
+    """Return tasks that have had these changes, each of which went to the partition of its key."""
     tasks = [Task(storage, specs, f"0_{partition}") for partition in range(partitions)]
     kinds = {spec.name: spec.kind for spec in specs}
     for batch in batches:
@@ -118,7 +118,7 @@ def carry(
     layouts: Mapping[str, LayoutCarriage] | None = None,
     origins: Mapping[str, Origin] | None = None,
 ) -> dict[tuple[int, int], Manifest]:
-    """All units; every store continues its namesake unless ``origins`` says otherwise."""
+    """Carry all units; every store continues its namesake unless ``origins`` says otherwise."""
     known = {store.name: Origin(store.subtopology, store.name) for store in before.stores}
     carried: dict[tuple[int, int], Manifest] = {}
     for unit in range(units(before.partitions, after.partitions)):
@@ -145,7 +145,7 @@ def restored(storage: Storage, manifest: Manifest | None, spec: StoreSpec) -> Me
 
 
 def rows_of(backend: MemoryBackend) -> dict[bytes, bytes]:
-    """All rows but metadata."""
+    """Return all rows but metadata."""
     return dict(backend.scan(DATA, BEYOND))
 
 

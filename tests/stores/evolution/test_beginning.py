@@ -33,7 +33,7 @@ def storage(tmp_path: Path) -> Storage:
 
 
 def built(storage: Storage, shape: Shape = SHAPE, schema: pa.Schema = TEXT) -> Beginning:
-    """As a query is built: nothing is written."""
+    """Return the beginning of a query that is built: nothing is written."""
     history = History.of(storage, "app", "out").begun(f"t/{shape.partitions}", shape, keep=False)
     assert history.newest is not None
     return Beginning(storage, "app", "out", history.newest, {"in": next_schemas(storage, "app", "in", schema, {}, ())})

@@ -56,7 +56,7 @@ class Query:
         self.shape = shape
 
     def put(self, keys: Iterable[str], value: int) -> None:
-        """One micro-batch: every store gets the value under the keys."""
+        """Run one micro-batch: every store gets the value under the keys."""
         batch = 0 if self.batch is None else self.batch + 1
         places: dict[int, list[str]] = {}
         for key in keys:
@@ -93,7 +93,7 @@ class Query:
 
 
 def in_process(work: Work) -> list[Mapping[str, str]]:
-    """Runs all units, one after the other."""
+    """Run all units, one after the other."""
     return list(map(work.run, range(work.units)))
 
 
@@ -134,7 +134,7 @@ def test_of_jobs_that_carry_the_same_state_over_at_the_same_time_one_goes_on_and
     together = Barrier(3)
 
     def carried(number: int, partitions: int) -> int | None:
-        """In how many partitions a job goes on; None if it is refused."""
+        """Return in how many partitions a job goes on; None if it is refused."""
         job = Query(tmp_path / str(number))
         job.batch, job.checkpoint = checkpoints[number]
 
@@ -220,7 +220,7 @@ class DeathError(Exception):
 
 
 def dying(work: Work) -> Iterable[Mapping[str, str]]:
-    """Runs the first unit and dies."""
+    """Run the first unit and die."""
     work.run(0)
     raise DeathError
 

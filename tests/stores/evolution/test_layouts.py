@@ -79,7 +79,7 @@ def left_join(builder: StreamsBuilder) -> KStream:
 
 
 def outer_join_of_numbers(builder: StreamsBuilder) -> KStream:
-    """Records come by keys that are text, and the join keeps them as JSON."""
+    """Return a join of records by keys that are text; the join keeps them as JSON."""
     left = builder.stream("in").map_values(lambda value: value)
     windows = JoinWindows.of(6, grace=4)
     return left.outer_join(builder.stream("other"), text, StreamJoined("json"), windows=windows)
@@ -142,7 +142,7 @@ def topology(build: Build) -> Topology:
 
 
 def records(seed: int, first: int, topics: Sequence[str]) -> list[Input]:
-    """Records from ``first`` to ``first + 40``, a little out of order."""
+    """Return records from ``first`` to ``first + 40``, a little out of order."""
     made = random.Random(seed)
     times = [first + i + made.randrange(-4, 1) for i in range(40)]
     return [Input(made.choice(topics), made.choice(KEYS), made.choice(KEYS), max(time, first)) for time in times]
@@ -169,7 +169,7 @@ STEPS = {"final months": 3 * 86_400_000}
 
 
 def uneven(seed: int, before: int, step: int) -> list[Input]:
-    """Records whose times depend on the partition, in order within each."""
+    """Return records whose times depend on the partition, in order within each."""
     made = random.Random(seed)
     given = [(made.choice(KEYS), at) for at in range(100, 160)]
     behind = {key: 13 * partition_of(key.encode(), before) for key in KEYS}

@@ -350,7 +350,7 @@ def test_seeds_that_come_too_late_for_state_of_a_release_without_records_are_tak
 
 
 def _older_state(query: Query) -> Query:
-    """State of a release that kept no records."""
+    """Return state of a release that kept no records."""
     for file in list(query.storage.list("app/evolution/out")):
         query.storage.delete(file.path)
     sown(query.storage, SEEDED[0], [[Entry("a", 1, 0)]])

@@ -64,7 +64,7 @@ def map_type(key: Any, value: Any) -> Any:
 
 
 def values(type_: Any, nullable: bool = True) -> st.SearchStrategy[Any]:
-    """Physical values of a type."""
+    """Return physical values of a type."""
     if pa.types.is_null(type_):
         return st.none()
     some = _some(type_)
@@ -131,7 +131,7 @@ def physical_rows(table: pa.Table) -> list[Any]:
 
 
 def bits(physical: Any) -> bytes:
-    """Equal for equal values, with NaN and the sign of zero told apart."""
+    """Return bytes that are equal for equal values, with NaN and the sign of zero told apart."""
     data: bytes = msgpack.packb(physical)
     return data
 

@@ -20,7 +20,7 @@ WHERE = "stream_join 'orders', left input"
 
 
 def schema(**fields: Any) -> pa.Schema:
-    """Columns by name: a type, or a field without its name."""
+    """Return columns by name: a type, or a field without its name."""
     made: Any = [
         pa.field(name, of.type, of.nullable, of.metadata) if isinstance(of, pa.Field) else pa.field(name, of)
         for name, of in fields.items()
@@ -41,7 +41,7 @@ def elements(type_: Any) -> Any:
 
 
 def reread(rows: list[dict[str, Any]], old: pa.Schema, new: pa.Schema, **declared: Any) -> list[dict[str, Any]]:
-    """Rows that were packed with one schema, read with the next, among rows of that."""
+    """Return rows that were packed with one schema, read with the next, among rows of that."""
     before = Schemas.first(old)
     after = before.evolved(new, where=WHERE, **declared)
     assert after.number == 2

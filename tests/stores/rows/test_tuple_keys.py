@@ -37,7 +37,7 @@ def key_types() -> st.SearchStrategy[Any]:
 
 @st.composite
 def keys(draw: st.DrawFn, most: int = 3) -> tuple[list[Any], list[list[Any]]]:
-    """Types of columns, and rows of physical values, some of them alike."""
+    """Return types of columns, and rows of physical values, some of them alike."""
     types = draw(st.lists(key_types(), min_size=1, max_size=most))
     parts = [draw(st.lists(values(type_), min_size=1, max_size=3)) for type_ in types]
     rows = st.tuples(*(st.sampled_from(part) for part in parts)).map(list)
