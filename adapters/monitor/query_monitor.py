@@ -31,11 +31,25 @@ from millpond.adapters.monitor.kept.micro_batch import MicroBatch
 from millpond.adapters.monitor.kept.runs import Runs
 from millpond.adapters.monitor.marking import drawn
 from millpond.adapters.monitor.overview import Overview, Series, StoreSeen, TaskSeen
-from millpond.adapters.monitor.standby_copies import standby_copies
 from millpond.errors import MillpondError
 from millpond.processors.runtime.topology import Topology
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.storage import Storage
+
+
+def standby_copies(directory: Path) -> list[StandbyCopy]:
+    """Return the tasks that have copies in a local directory, each with when its copies were brought on last.
+
+    Raises:
+        OSError: the directory cannot be read.
+    """
+    used: dict[str, int] = {}
+    for seal in directory.glob("*/**/.*.seal"):
+        *_, application, task, _backend, _name = seal.parts
+        at = seal.stat().st_mtime_ns // 1_000_000
+        used[f"{application} {task}"] = max(at, used.get(f"{application} {task}", 0))
+    return [StandbyCopy(task, at) for task, at in sorted(used.items())]
+
 
 _NO_PROGRESS: Final = (
     "no progress of this query is kept, so there are no rates, no lag and no parts of micro-batches: run it with "

@@ -17,7 +17,7 @@ and what they change is written after the last; in between each record sees what
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -29,12 +29,32 @@ from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.late import chosen
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.streams.own_windows import OwnWindows
-from millpond.processors.streams.record_keys import EncodedKey, encoded_keys
 from millpond.processors.streams.unpaired_records import Waiting, WaitingRecords
+from millpond.stores.encoding.serdes import Serde
 from millpond.stores.encoding.times import MIN_TIME, NO_TIME
+from millpond.stores.typed.store import column_of
 from millpond.stores.typed.windows.segments import Span
 from millpond.stores.typed.windows.window import WindowStore
 from millpond.stores.typed.windows.window_batch import WindowBatch
+
+EncodedKey: TypeAlias = bytes | Exception | None
+"""A key's bytes, what its serde raised, or None: the record has no key, or no value and so needs none."""
+
+
+def encoded_keys(serde: Serde[Any], batch: Batch) -> Sequence[EncodedKey]:
+    """Return the bytes of each record's key."""
+    keys = [None if value is None else key for key, value in zip(batch.keys, batch.values, strict=True)]
+    try:
+        return column_of(serde.serialize_many([key for key in keys if key is not None]), keys)
+    except Exception:  # the slow way below tells which one fails, and why
+        return [None if key is None else _encoded(serde, key) for key in keys]
+
+
+def _encoded(serde: Serde[Any], key: Any) -> bytes | Exception:
+    try:
+        return serde.serialize(key)
+    except Exception as error:  # a user's serde may raise anything
+        return error
 
 
 @dataclass(frozen=True)

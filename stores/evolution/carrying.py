@@ -18,18 +18,49 @@ import pyarrow as pa
 from millpond.errors import ConfigurationError, MissingSerdeError, StoresChangedError
 from millpond.stores.durability.copies.damage import advising_of_files
 from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.parquet.sorted_runs import Rows
 from millpond.stores.durability.storage.storage import Storage
-from millpond.stores.encoding.keys import unpack_time
+from millpond.stores.encoding.keys import DATA, TIME_SIZE, pack_time, unpack_time
 from millpond.stores.encoding.partitions import partition_of, partitions_of
+from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.evolution.carriage import LayoutCarriage
 from millpond.stores.evolution.conversion import Conversion, ConvertedRows
 from millpond.stores.evolution.metadata import carried_metadata, metadata_rows
 from millpond.stores.evolution.old_rows import Columns, OldRows, as_columns, as_rows, merged
 from millpond.stores.evolution.record_keys import RecordKeys
-from millpond.stores.evolution.relaid import relaid
 from millpond.stores.evolution.shape import Shape, StoreShape
 from millpond.stores.evolution.snapshots import Snapshots
 from millpond.stores.typed.windows.segments import METADATA_NAME as INTERVAL
+
+_HEAD = len(DATA) + TIME_SIZE
+
+
+def relaid(rows: Iterator[Rows], interval: int, rest: int) -> Iterator[Rows]:
+    """Yield rows in key order, laid into segments of ``interval`` milliseconds.
+
+    Args:
+        rows: all rows of one store but metadata, in key order.
+        interval: the length of the new segments.
+        rest: the number of bytes after a row's key, the first eight of which are its time.
+    """
+    held: dict[bytes, bytes | None] = {}
+    for keys, values in rows:
+        bound = DATA + _segment(unpack_time(keys[0], len(DATA)), interval)
+        over = sorted(row for row in held if row < bound)
+        if over:
+            yield over, [held.pop(row) for row in over]
+        for key, value in zip(keys, values, strict=True):
+            time = unpack_time(key, len(key) - rest)
+            held[DATA + _segment(time, interval) + key[_HEAD:]] = value
+    if held:
+        last = sorted(held)
+        yield last, list(map(held.__getitem__, last))
+
+
+def _segment(time: int, interval: int) -> bytes:
+    """Return the beginning of the segment that ``time`` lies in."""
+    return pack_time(max(time - time % interval, MIN_TIME))
+
 
 SomeRows: TypeAlias = OldRows | ConvertedRows
 """The rows of an old store, or of one converted to the kind that it has now."""

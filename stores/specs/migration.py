@@ -15,15 +15,36 @@ from typing import Final, TypeAlias
 from millpond.errors import BackendError, CorruptStoreError, FormatError, LocalDirectoryError
 from millpond.stores.backend.checksums import Checksums
 from millpond.stores.backend.contract import Backend, BackendSupplier, Entries
+from millpond.stores.backend.converted_values import ConvertedValues
 from millpond.stores.backend.own_files import FOLLOWED_NOT, links_below
 from millpond.stores.backend.registry import open_backend
 from millpond.stores.encoding.keys import DATA
 from millpond.stores.specs.directory import delete_local_copy, refuse_linked_store
 from millpond.stores.specs.formats import FormatVersion, unknown_versions
 from millpond.stores.specs.store_spec import StoreSpec
-from millpond.stores.specs.unknown_timestamps import UNKNOWN, UnknownTimestamps
-from millpond.stores.typed.timestamped_keyvalue import TIMESTAMP_SIZE
+from millpond.stores.typed.timestamped_keyvalue import TIMESTAMP_SIZE, UNKNOWN_TIMESTAMP, pack_timestamp
 from millpond.stores.typed.versions.version_rows import entries_with_latest_apart
+
+UNKNOWN: Final = pack_timestamp(UNKNOWN_TIMESTAMP)
+"""The bytes before a value of unknown age."""
+
+
+class UnknownTimestamps(ConvertedValues):
+    """The rows of ``engine``, with the unknown timestamp before each value.
+
+    >>> from millpond.stores.backend.memory import MemoryBackend
+    >>> engine = MemoryBackend()
+    >>> UnknownTimestamps(engine).write({DATA + b"tea": pack_timestamp(5) + b"3.10"})
+    >>> engine.get(DATA + b"tea")
+    b'3.10'
+    """
+
+    def _stored(self, key: bytes, value: bytes) -> bytes:
+        return value[TIMESTAMP_SIZE:] if key[:1] == DATA else value
+
+    def _seen(self, key: bytes, data: bytes) -> bytes:
+        return UNKNOWN + data if key[:1] == DATA else data
+
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from millpond.errors import CorruptStoreError
 from millpond.stores.backend.column_changes import ColumnChanges, parts
-from millpond.stores.durability.copies.progress import Progress
+from millpond.stores.durability.copies.restore import Progress
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.prefetch import prefetched
 from millpond.stores.durability.parquet.rows import ROWS_PER_TABLE, local_columns, tables_of_changes, tables_of_entries
@@ -174,6 +174,6 @@ def test_a_long_restore_tells_how_far_it_is(caplog: pytest.LogCaptureFixture, mo
     progress = Progress("counts", replace(Manifest.empty("app", "0_0", ""), snapshot=file))
     assert list(progress.watched(iter(parts[:1]))) == parts[:1]
     assert caplog.messages == []
-    monkeypatch.setattr("millpond.stores.durability.copies.progress.EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("millpond.stores.durability.copies.restore.EVERY_SECONDS", 0.0)
     assert list(progress.watched(iter(parts[1:]))) == parts[1:]
     assert caplog.messages == ["restoring store 'counts': 3 of at most 9 rows read in 0 s"]

@@ -9,7 +9,7 @@ import pytest
 
 from millpond.adapters.kafka_streams import Import, KafkaStore, ParquetTarget, Report, StoreTarget, open_store
 from millpond.adapters.kafka_streams.conversion import Conversion
-from millpond.adapters.kafka_streams.expiry import expired, observed_stream_time
+from millpond.adapters.kafka_streams.importing import expired, observed_stream_time
 from millpond.adapters.kafka_streams.targets import Content, fill
 from millpond.stores import INT64, STRING, Backend, Serde, StoreKind, StoreSpec, Transaction
 from millpond.stores.backend.registry import supplier

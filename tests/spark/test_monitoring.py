@@ -27,8 +27,8 @@ from millpond.adapters.spark.monitoring import live_runs, watching
 from millpond.adapters.spark.monitoring.instruments import Instruments
 from millpond.adapters.spark.monitoring.keeping import TASKS, micro_batch
 from millpond.adapters.spark.monitoring.live_runs import EVERY, LiveRuns
-from millpond.adapters.spark.monitoring.log_line import log_line
 from millpond.adapters.spark.monitoring.measured import Figure, Measured, Place, measured_in
+from millpond.adapters.spark.monitoring.watching import log_line
 from millpond.adapters.spark.rows.key_texts import key_texts
 from millpond.errors import ConfigurationError
 from millpond.metrics import StoreMetric

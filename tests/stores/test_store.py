@@ -9,8 +9,8 @@ from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.keys import COMMIT_ROW, LAYOUT_ROW, TERMS_ROW
 from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.testing.store_calls import KINDS, Call, KindUnderTest, Seeded
-from millpond.stores.typed.kept_names import KEPT
 from millpond.stores.typed.keyvalue import KeyValueStore
+from millpond.stores.typed.store import KEPT
 from millpond.stores.typed.windows.windowed import Windowed
 
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=[kind.id for kind in KINDS])

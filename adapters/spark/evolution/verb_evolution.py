@@ -168,7 +168,7 @@ class VerbEvolution:
         return any(record.previous is not None and held.is_led_on_by(record, theirs) for record in records)
 
     def _took_over(self, before: str, mine: Collection[Manifest], held: HeldState) -> bool:
-        """Return whether a verb that has this one's name again has begun with this one's state, at the checkpoint's place.
+        """Return whether a verb that has taken over this name began, at the checkpoint's place, with this one's state.
 
         There may be edits under the name that it had between.
         """

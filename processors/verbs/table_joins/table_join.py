@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
 
 from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.dsl.streams_and_tables import KStream, KTable
@@ -12,10 +15,42 @@ from millpond.processors.verbs.matching.table_match import TableMatching
 from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns, JoinedRows, Keys, Rows, Times, pairs
 from millpond.processors.verbs.sequenced import sequenced_table, table_of
 from millpond.processors.verbs.table_joins.joined_keys import JoinedKeys, LeftResults, RightResults
-from millpond.processors.verbs.table_joins.kept_pairs import PAIRS, are_complete, kept_pairs
 from millpond.processors.verbs.verb import PackedRows, Verb, null_safety
-from millpond.stores.encoding.serdes import BYTES
+from millpond.stores.encoding.column_serdes import Array, ColumnarSerde, ColumnSerde
+from millpond.stores.encoding.rows.row_columns import PhysicalRowType, RowColumnSerde
+from millpond.stores.encoding.serdes import BYTES, MSGPACK
 from millpond.stores.typed.expiry import Expired
+
+_COLUMNS: Final = RowColumnSerde(pa.struct([("left", pa.binary()), ("right", pa.binary())]))
+
+
+class PairSerde(ColumnarSerde[Sequence[bytes | None]]):
+    """A left row and a right one, or None if there is none."""
+
+    name = MSGPACK.name
+
+    @property
+    def columns(self) -> ColumnSerde:
+        return _COLUMNS
+
+    def serialize(self, value: Sequence[bytes | None]) -> bytes:
+        return MSGPACK.serialize(value)
+
+    def deserialize(self, data: bytes) -> Any:
+        return MSGPACK.deserialize(data)
+
+
+PAIRS: Final = PairSerde()
+
+
+def kept_pairs(left: Array, right: Array) -> Array:
+    """Return the pairs of columns of rows, as the join keeps them."""
+    return PhysicalRowType.of(pairs(left, right))
+
+
+def are_complete(keys: Array, joined: Array) -> Array:
+    """Return a mask of the pairs with a right row."""
+    return joined.storage.field("right").is_valid()
 
 
 def table_join(

@@ -4,9 +4,11 @@ Rule of this module: it decides nothing. Whether to replay, to undo or to restor
 ``millpond.stores.durability.copies.local``. All end at the same content, but start from different ones.
 """
 
+import logging
+import time
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import compute
@@ -15,7 +17,6 @@ from millpond.stores.backend.column_changes import parts
 from millpond.stores.backend.contract import Backend, Changes
 from millpond.stores.backend.entry_chunks import EntryChunks
 from millpond.stores.durability.copies.position import Position, encode_position
-from millpond.stores.durability.copies.progress import Progress
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.prefetch import prefetched
 from millpond.stores.durability.parquet.reading import read_span, read_tables
@@ -27,6 +28,45 @@ from millpond.stores.durability.storage.durable_file import DurableFile
 from millpond.stores.encoding.keys import COMMIT_ROW, DATA
 from millpond.stores.specs.formats import FormatVersion
 from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP
+
+_log = logging.getLogger(__name__)
+
+EVERY_SECONDS: Final = 10.0
+
+
+class Progress:
+    """The count of the rows that are read for one store.
+
+    Args:
+        store: its name.
+        manifest: the version that it is restored at.
+
+    Attributes:
+        read: the number of rows so far.
+    """
+
+    def __init__(self, store: str, manifest: Manifest) -> None:
+        self._store = store
+        self._most = sum(file.own_rows for file in manifest.files)
+        self.read = 0
+        self._began = self._told = time.monotonic()
+
+    def watched(self, run: Iterator[Rows]) -> Iterator[Rows]:
+        """Yield the parts of a run, and count them."""
+        for part in run:
+            self.read += len(part[0])
+            now = time.monotonic()
+            if now - self._told >= EVERY_SECONDS:
+                self._told = now
+                _log.info(
+                    "restoring store %r: %d of at most %d rows read in %.0f s",
+                    self._store,
+                    self.read,
+                    self._most,
+                    now - self._began,
+                )
+            yield part
+
 
 pc: Any = compute
 

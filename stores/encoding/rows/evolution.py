@@ -1,22 +1,85 @@
 """The changes that the schema of one place may have, and the refusal of others.
 
 Rule of this module: it never guesses. A column that vanishes while another appears may have been renamed, and only the
-user knows; a type changes only to one that holds all its values (``millpond.stores.encoding.rows.widening``). It
-decides and gives ids; ``millpond.stores.encoding.rows.conversion`` then reads old rows.
+user knows; a type changes only to one that holds all its values (``millpond.stores.encoding.rows.evolution``). It
+decides and gives ids; ``millpond.stores.encoding.rows.packing`` then reads old rows.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Final
+
+import pyarrow as pa
 
 from millpond.errors import ColumnsChangedError, InvalidEvolutionError
 from millpond.stores.encoding.rows.columns import Column, Columns, numbered
 from millpond.stores.encoding.rows.nested import child_fields, leaf_paths
 from millpond.stores.encoding.rows.renames import exchange_refused, first_of, to_apply
 from millpond.stores.encoding.rows.schema_json import type_name
-from millpond.stores.encoding.rows.side_by_side import Problem, side_by_side
-from millpond.stores.encoding.rows.widening import widens
+
+_OLD_TITLE: Final = "in the state"
+_NEW_TITLE: Final = "now"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A mismatch of two schemas.
+
+    Attributes:
+        paths: the paths of the columns concerned, of the state and of now.
+        text: the fault, and the advice.
+    """
+
+    paths: tuple[Sequence[str], Sequence[str]]
+    text: str
+
+
+def side_by_side(
+    old: Sequence[Any], new: Sequence[Any], origins: Mapping[str, str], problems: Sequence[Problem]
+) -> str:
+    """Return several lines: both schemas, a line for each column, then the problems.
+
+    Args:
+        old: the fields of the state.
+        new: the fields of now.
+        origins: the paths of old fields, by the paths of the new ones that continue them.
+        problems: at least one.
+    """
+    left, right = (dict(leaf_paths(fields)) for fields in (old, new))
+    continued = {origin: path for path, origin in origins.items()}
+    pairs = [(path, continued.get(path)) for path in left] + [(None, path) for path in right if path not in origins]
+    marked = [{path for problem in problems for path in problem.paths[side]} for side in (0, 1)]
+    rows = [(one in marked[0] or other in marked[1], _shown(one, left), _shown(other, right)) for one, other in pairs]
+    width = max(len(text) for text in [_OLD_TITLE, *(row[1] for row in rows)])
+    lines = [f"  {_OLD_TITLE:{width}}  {_NEW_TITLE}"]
+    lines += [f"{'>' if mark else ' '} {one:{width}}  {other}".rstrip() for mark, one, other in rows]
+    return "\n".join([*lines, *(problem.text for problem in problems)])
+
+
+def _shown(path: str | None, fields: Mapping[str, Any]) -> str:
+    if path is None:
+        return "-"
+    return f"{path}: {type_name(fields[path].type)}{'' if fields[path].nullable else ' not null'}"
+
+
+_INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+_DIGITS: Final[Mapping[Any, int]] = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
+"""The number of digits of the largest number."""
+
+
+def widens(old: Any, new: Any) -> bool:
+    """Return whether ``new`` is another type than ``old`` and holds all its values; neither is nested."""
+    if pa.types.is_decimal(new):
+        whole = new.precision - new.scale
+        if pa.types.is_decimal(old):
+            return bool(old != new and new.scale >= old.scale and whole >= old.precision - old.scale)
+        return bool(new.scale >= 0 and whole >= _DIGITS.get(old, whole + 1))
+    if old in _INTEGERS and new in _INTEGERS:
+        return _INTEGERS.index(old) < _INTEGERS.index(new)
+    if new == pa.float64():
+        return old in (pa.int8(), pa.int16(), pa.int32(), pa.float32())
+    return bool(old == pa.date32() and new == pa.timestamp("us"))
 
 
 @dataclass(frozen=True)
