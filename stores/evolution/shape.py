@@ -1,7 +1,7 @@
-"""Shapes: what the state of one query looks like, apart from its rows.
+"""Shapes: the form of one query's state, apart from its rows.
 
-Rule of this module: a shape says where each store is and what its rows are made of, and compares. Whether one shape may
-follow another, and how, is for others. Its JSON carries a version number, and a version never changes its meaning.
+Rule of this module: a shape has the place of each store and the form of its rows, and compares. It does not decide
+whether one shape may follow another. Its JSON carries a version number, and a version never changes its meaning.
 
 Version 1::
 
@@ -11,8 +11,8 @@ Version 1::
        "terms":{"size":600000},"noted":{"grace":60000}},…],
      "behind":["joined"],"crc32":checksum of the text up to here and "}"}
 
-There are ``terms`` only where a store has some that are fixed, and ``noted`` only where some may not become less;
-without, they are unknown. There is ``behind`` only where a verb runs in the operator of others.
+There are ``terms`` only if a store has fixed ones, and ``noted`` only if some may not become less; without them, they
+are unknown. There is ``behind`` only if a verb runs in the operator of others.
 """
 
 import json
@@ -45,14 +45,14 @@ class StoreShape:
     Attributes:
         subtopology: the number of the sub-topology.
         name: the store's name.
-        kind: which of the kinds.
+        kind: the store's kind.
         key_serde: the name of the serde of its keys.
         value_serde: the name of the serde of its values.
-        layout: what lies in its rows beyond what the kind says; None for nothing.
+        layout: the layout of its rows beyond the kind's; None for none.
         record_key_serde: the name of the serde of the keys by whose bytes records find their partition.
-        is_global: whether every partition holds all rows, as those of a global table do.
+        is_global: whether every partition holds all rows, as for a global table.
         terms: the parameters on which its rows depend; None for none, or for unknown ones. They decide whether it can
-            go on with rows, and are no part of what the shape is.
+            go on with rows, and are no part of the shape's identity.
     """
 
     subtopology: int
@@ -87,10 +87,10 @@ class StoreShape:
 
     @classmethod
     def from_content(cls, content: Any) -> Self:
-        """Return the store of which ``content`` is the JSON's meaning.
+        """Return the store from its JSON's objects.
 
         Raises:
-            KeyError, TypeError, ValueError, ConfigurationError: it is not.
+            KeyError, TypeError, ValueError, ConfigurationError: it is no store.
         """
         layout = content["layout"]
         shape = cls(
@@ -120,15 +120,15 @@ class StoreShape:
 
 @dataclass(frozen=True)
 class Shape:
-    """The state of one query: how many partitions each sub-topology has, and its stores.
+    """The state of one query: the number of partitions of each sub-topology, and the stores.
 
     A global table's store is there once for each sub-topology that has a copy.
 
     Attributes:
         partitions: the number of tasks of each sub-topology, at least 1.
-        stores: in the order of sub-topology and name, each pair of them once.
-        behind: the names of the verbs in whose operator the query's verb runs, behind them. It says where manifests
-            are, and is no part of what the state is.
+        stores: the stores in the order of sub-topology and name, each pair of them once.
+        behind: the names of the verbs in whose operator the query's verb runs, behind them. It tells where manifests
+            are, and is no part of the state's identity.
     """
 
     partitions: int

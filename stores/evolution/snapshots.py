@@ -29,7 +29,7 @@ def write_commit(storage: Storage, base: Manifest, tables: Iterable[pa.Table]) -
     """Return a manifest with one more commit: a delta of these rows, or a snapshot if there is nothing before it.
 
     Args:
-        storage: where the file goes.
+        storage: the place of the file.
         base: the manifest.
         tables: the rows, store by store, each store's in key order.
 
@@ -44,7 +44,7 @@ def write_commit(storage: Storage, base: Manifest, tables: Iterable[pa.Table]) -
 
 
 class _Snapshot:
-    """One task's file, and what has not been written to it."""
+    """A task's file, and the rows that have not been written to it."""
 
     def __init__(self, storage: Storage, task: Manifest, stack: ExitStack) -> None:
         self.task = task
@@ -62,7 +62,7 @@ class _Snapshot:
         self.bytes += keys.nbytes + values.nbytes
 
     def write(self, store: str, version: FormatVersion) -> None:
-        """Write what is held."""
+        """Write the rows that are held."""
         if not self.rows:
             return
         if self._file is None:
@@ -78,10 +78,10 @@ class _Snapshot:
 
 
 class Snapshots:
-    """The first snapshots of tasks; use it as a context, which deletes the files after an error.
+    """The first snapshots of tasks; use it as a context manager, which deletes the files after an error.
 
     Args:
-        storage: where they go.
+        storage: the place of the files.
         tasks: the empty manifest of each task, by the number of its partition.
     """
 
@@ -114,7 +114,7 @@ class Snapshots:
             max(self._snapshots.values(), key=lambda snapshot: snapshot.bytes).write(self._store, self._version)
 
     def end_store(self) -> None:
-        """Write what is held."""
+        """Write the rows that are held."""
         for snapshot in self._snapshots.values():
             snapshot.write(self._store, self._version)
 

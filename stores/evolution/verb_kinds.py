@@ -18,7 +18,7 @@ _STREAM_JOIN: Final = re.compile(r"KSTREAM-[A-Z]*(THIS|OTHER)-\d{10}-store")
 
 
 def kind_of(verb: str, shape: Shape) -> str | None:
-    """Return the method that makes such a verb; None if the stores do not tell it."""
+    """Return the method that makes such a verb; None if the stores do not tell."""
     names = {store.name for store in shape.stores}
     if tables_of(shape):
         return "multi_join"
@@ -34,7 +34,7 @@ def kind_of(verb: str, shape: Shape) -> str | None:
 
 
 def tables_of(shape: Shape) -> list[str]:
-    """Return the names of the tables of a join of many, in their order; none of another verb."""
+    """Return the names of the tables of a join of many, in their order; none for another verb."""
     told = (str(dict(store.terms.fixed).get(TABLES, "")) for store in shape.stores if store.terms is not None)
     return re.findall(r"\w+", next(filter(None, told), ""))
 
@@ -43,13 +43,13 @@ def check_kind(before: str, old: Shape, verb: str, new: Shape) -> None:
     """Refuse a verb that would go on with the state of one of another kind.
 
     Args:
-        before: the name that the verb had, or has.
+        before: the verb's former name, or its own.
         old: the shape of the state under that name.
-        verb: its name.
-        new: the shape of what it is now.
+        verb: the verb's name.
+        new: the shape of the verb now.
 
     Raises:
-        StateConflictError: it is of another kind.
+        StateConflictError: the verb is of another kind.
     """
     was, is_ = kind_of(before, old), kind_of(verb, new)
     if was is None or is_ is None or was == is_:

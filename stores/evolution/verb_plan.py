@@ -31,10 +31,10 @@ from millpond.stores.evolution.verbs import (
 from millpond.stores.specs.directory import plain_name
 
 NEW_PLACE: Final = "<a new checkpoint>"
-"""Stands where the user has to choose one."""
+"""A placeholder for a place that the user has to choose."""
 
 WRITTEN_WITH: Final = "<the one that the checkpoint was written with>"
-"""Stands where the user has to find it: no manifest names its state directory."""
+"""A placeholder for a place that the user has to find: no manifest names its state directory."""
 
 _NOTHING: Final = "-"
 _TITLES: Final = ("verb", "there", "asked for", "change", "line to write")
@@ -111,9 +111,9 @@ class AskedVerb:
     """A verb that is asked for.
 
     Attributes:
-        shape: what its state would be.
+        shape: the shape that its state would have.
         keys: the columns of its key.
-        operators: how many operators it has; 0 if it runs in another verb's.
+        operators: the number of its operators; 0 if it runs in another verb's.
     """
 
     shape: Shape
@@ -126,19 +126,19 @@ class AskedVerb:
 
 @dataclass(frozen=True)
 class Planning:
-    """The comparison of what is asked for with what there is.
+    """The comparison of the verbs that are asked for with those in the checkpoint.
 
     Attributes:
         storage: the state directory.
         owner: the application's id.
-        held: what the checkpoint holds; None before its first micro-batch.
+        held: the state that the checkpoint holds; None before its first micro-batch.
         asked: the verbs that are asked for, by name.
-        said: what is declared of verbs.
-        checkpoint: where the query stands.
+        said: the declaration of verbs.
+        checkpoint: the query's checkpoint.
         declared: the verbs for which there is an evolution at this checkpoint, so that other shapes and names are
             carried over.
         places: the checkpoints that are declared: one for all verbs, or by verb; None for none.
-        into: where the query is to go on, as declared; None if it stays.
+        into: the declared checkpoint at which the query is to go on; None if it stays.
     """
 
     storage: Storage
@@ -204,7 +204,7 @@ class Planning:
         return VerbRow(name, found, str(asked), VerbChange.RESHAPED if differs else VerbChange.GOES_ON, line)
 
     def _begins_with(self, name: str) -> list[str]:
-        """Return the verbs that the checkpoint holds with whose rows a verb is said to begin, whether it has or not."""
+        """Return the verbs in the checkpoint whose rows a verb is declared to begin with, whether it has or not."""
         known = () if self.held is None else verbs_in(self.owner, self.held.manifests)
         said = dict.fromkeys(verb for verb, _ in self.said.begins_with(name).values())
         return [verb for verb in said if verb in known]
@@ -242,11 +242,11 @@ class Planning:
         return found
 
     def _former(self, name: str) -> list[str]:
-        """Return the former names of a verb, if they are said of the query at this checkpoint."""
+        """Return the former names of a verb, if they are declared for the query at this checkpoint."""
         return self.said.former(name) if name in self.declared else []
 
     def _stands_elsewhere(self, name: str) -> bool:
-        """Return whether it is said of a verb that its query has another checkpoint than this one."""
+        """Return whether a verb's query is declared to have another checkpoint than this one."""
         return isinstance(self.places, Mapping) and name in self.places and name not in self.declared
 
     def _has_key(self, name: str, asked: AskedVerb) -> bool:
@@ -270,7 +270,7 @@ class Planning:
         return VerbChange.ELSEWHERE_IT_SEEMS if found else VerbChange.NEW
 
     def _places(self, rows: Collection[VerbRow]) -> str | dict[str, str]:
-        """Return the checkpoint, or if verbs of other queries are asked for as well, those that are known, by verb."""
+        """Return the checkpoint, or if verbs of other queries are asked for as well, the known ones, by verb."""
         elsewhere = VerbChange.ELSEWHERE, VerbChange.ELSEWHERE_IT_SEEMS
         others = [row.verb for row in rows if row.change in elsewhere]
         here = {row.verb: self.checkpoint for row in rows if row.asked and row.verb not in others}

@@ -15,7 +15,7 @@ LEFT: Final = "left"
 RIGHT: Final = "right"
 
 SIDES: Final = (LEFT, RIGHT)
-"""The inputs of a join, as a user writes them behind its name."""
+"""The inputs of a join, as a user writes them behind the join's name."""
 
 _TABLES: Final[Mapping[str, str]] = {"latest": INPUT, LEFT: LEFT, RIGHT: RIGHT}
 """The input of each store that is a table of rows, by the store's name."""
@@ -28,19 +28,19 @@ _WAITING: Final = "time-ordered-buffer"
 
 
 class Kept(Enum):
-    """The rows of an input that are kept."""
+    """The kind of rows of an input that are kept."""
 
     VERSIONS = "versions"
-    """Of each key those of the history and the latest, deletes among them."""
+    """For each key, the versions of the history and the latest, deletes among them."""
 
     LAST = "last"
-    """Of each key the row that came last."""
+    """For each key, the row that came last."""
 
     IN_WINDOWS = "in windows"
-    """Those that may still meet others."""
+    """The rows that may still meet others."""
 
     WAITING = "waiting"
-    """Those that wait for their grace."""
+    """The rows that wait for their grace."""
 
     @property
     def is_table(self) -> bool:
@@ -52,9 +52,9 @@ class KeptSide(NamedTuple):
     """The rows of one input in a verb's state.
 
     Attributes:
-        role: the input's.
-        store: where they are.
-        kept: which of them.
+        role: the input's role.
+        store: the store of the rows.
+        kept: the kind of rows that are kept.
         ordered: whether an order decides among rows of one key and time.
     """
 
@@ -67,7 +67,7 @@ class KeptSide(NamedTuple):
 def sides_of(shape: Shape) -> dict[str, KeptSide]:
     """Return the inputs whose rows a verb keeps as they came, by role.
 
-    There are none of an aggregate, a join by foreign key, or a semi or anti join of streams.
+    An aggregate, a join by foreign key, and a semi or anti join of streams have none.
     """
     if len({store.subtopology for store in shape.stores}) != 1:
         return {}

@@ -1,10 +1,9 @@
-"""Verbs of an application that have other names than before, are gone, or are new: what a user says, and is told.
+"""Verbs of an application that have other names than before, are gone, or are new: declarations and advice.
 
 A verb ``v`` of the application ``a`` has its state as the application ``a.v``. A checkpoint holds manifests of verbs,
 each in the operator in which it ran.
 
-Rule of this module: it knows names, shapes and manifests, and moves nothing. What it refuses, it refuses with a line
-to write.
+Rule of this module: it knows names, shapes and manifests, and moves nothing. Each refusal comes with a line to write.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -31,8 +30,9 @@ class VerbOf:
 
     Attributes:
         owner: the application's id.
-        name: the verb's.
-        before: the name of the verb whose state it goes on with, as long as it has none of its own; its own otherwise.
+        name: the verb's name.
+        before: the name of the verb whose state it goes on with, as long as it has no state of its own; else its own
+            name.
     """
 
     owner: str
@@ -52,7 +52,7 @@ class EditedAs:
     Attributes:
         verb: the verb, under its own name.
         now: the other name.
-        record: of the generation with the edit.
+        record: the record of the generation with the edit.
     """
 
     verb: VerbOf
@@ -64,11 +64,11 @@ class EditedAs:
 
         Args:
             task_id: the task.
-            found: what Spark's state has of the verb under its own name.
+            found: the manifest in Spark's state of the verb under its own name.
             next_batch: the number of the micro-batch; None if it has none.
 
         Raises:
-            StateConflictError: the edit is of what the checkpoint holds.
+            StateConflictError: the edit is of the state that the checkpoint holds.
         """
         is_of = task_id in self.record.bases if found is None else found.commit in self.record.origins
         if is_of and self.record.applies_to(next_batch):
@@ -118,17 +118,17 @@ class SaidOfVerbs:
 
     @property
     def gone(self) -> frozenset[str]:
-        """The names that verbs had, and have no more."""
+        """The names that verbs had, and no longer have."""
         sources = (verb_and_side(source)[0] for source in self.rekeyed.values())
         return frozenset((*(old for old, new in self.renamed.items() if old != new), *self.dropped, *sources))
 
     def begins_with(self, name: str) -> dict[str | None, tuple[str, str | None]]:
-        """Return the verb whose rows each side of a verb begins with, and which side of that; None for all sides."""
+        """Return the verb whose rows each side of a verb begins with, and the side of that verb; None for all sides."""
         places = ((verb_and_side(place), source) for place, source in self.rekeyed.items())
         return {side: verb_and_side(source) for (verb, side), source in places if verb == name}
 
     def former(self, name: str) -> list[str]:
-        """Return the former names of a verb, the latest first; none if nothing is said of it."""
+        """Return the former names of a verb, the latest first; none if none are declared."""
         by_new = {new: old for old, new in self.renamed.items()}
         found = [name]
         while (old := by_new.get(found[-1])) is not None and old not in found:
@@ -136,10 +136,10 @@ class SaidOfVerbs:
         return found[1:]
 
     def former_of_asked(self, name: str) -> list[str]:
-        """Return the same of a verb that is asked for.
+        """Return the former names of a verb that is asked for.
 
         Raises:
-            ConfigurationError: it is said to be gone.
+            ConfigurationError: it is declared to be gone.
         """
         if name in self.gone:
             circle = leading_back(self.renamed, name)
@@ -192,15 +192,15 @@ class HeldState:
 
     @property
     def manifests(self) -> list[Manifest]:
-        """All of them."""
+        """All manifests."""
         return [manifest for manifests in self.operators.values() for manifest in manifests]
 
     def of(self, application_id: str) -> list[Manifest]:
-        """Return those of an application."""
+        """Return the manifests of an application."""
         return [one for one in self.manifests if one.application_id == application_id]
 
     def of_verbs(self, owner: str, names: Collection[str]) -> list[Manifest]:
-        """Return those of some verbs."""
+        """Return the manifests of some verbs."""
         return [one for one in self.manifests if verb_in(owner, one.application_id) in names]
 
     def is_known_to(self, record: EvolutionRecord | None, manifests: Collection[Manifest]) -> bool:
@@ -213,12 +213,12 @@ class HeldState:
 
 
 def application_of(owner: str, verb: str) -> str:
-    """Return the id of the application that the state of a verb is."""
+    """Return the id of the application that has the state of a verb."""
     return f"{owner}.{verb}"
 
 
 def verb_and_side(place: str) -> tuple[str, str | None]:
-    """Return the verb, and which side of it, if one is named.
+    """Return the verb, and its side, if one is named.
 
     >>> verb_and_side("priced.right"), verb_and_side("prices")
     (('priced', 'right'), ('prices', None))
@@ -252,14 +252,14 @@ def holds_state(storage: Storage, application_id: str) -> bool:
 
 
 def alike(storage: Storage, owner: str, name: str, shape: Shape, among: Collection[str]) -> list[str]:
-    """Return those of the other verbs that a new one may be under another name, the likeliest first.
+    """Return the verbs that a new one may be under another name, the likeliest first.
 
     Args:
         storage: the state directory.
         owner: the application.
-        name: the verb's.
-        shape: what its state would be.
-        among: the names of the others.
+        name: the new verb's name.
+        shape: the shape that its state would have.
+        among: the names of the other verbs.
 
     Raises:
         FormatError: a record is damaged, or of a later release.
@@ -274,13 +274,13 @@ def alike(storage: Storage, owner: str, name: str, shape: Shape, among: Collecti
 
 
 def went_on(storage: Storage, owner: str, names: Collection[str], *, empty: bool = False) -> dict[str, str]:
-    """Under which of the other names the state of a verb goes on, by the name of each of which it does.
+    """Return the names under which the states of verbs go on, by the names of the verbs whose state does so.
 
     Args:
         storage: the state directory.
         owner: the application.
-        names: those of verbs.
-        empty: whether to count those, too, that had nothing to go on with.
+        names: the names of the verbs.
+        empty: whether to count verbs that had no state to go on with, too.
 
     Raises:
         FormatError: a record is damaged, or of a later release.
@@ -296,7 +296,7 @@ def went_on(storage: Storage, owner: str, names: Collection[str], *, empty: bool
 
 
 def edited_as(storage: Storage, verb: VerbOf, asked: Collection[str]) -> tuple[EditedAs, ...]:
-    """Return the other names under which a verb has been started and edited, if nothing is said of names.
+    """Return the other names under which a verb has been started and edited, if no names are declared.
 
     Args:
         storage: the state directory.
@@ -361,7 +361,7 @@ def declaration(
 
 
 def lacks_state(storage: Storage, owner: str, verb: str, checkpoint: str | None = None) -> StateConflictError:
-    """Return the error for a verb whose manifests a checkpoint holds, and whose files nobody finds."""
+    """Return the error for a verb whose manifests are in a checkpoint, but whose files are not found."""
     where = "the checkpoint" if checkpoint is None else f"the checkpoint {checkpoint}"
     return VerbChangedError(
         f"there is no state of {owner}/{verb} in {shown(storage.uri)}; {where} holds the state of that verb, whose "
@@ -375,7 +375,7 @@ def strangers(held: Collection[Manifest], own: Collection[str], known: Iterable[
     Args:
         held: the manifests of a group of tasks, as Spark's state has them.
         own: the applications that run there.
-        known: of each of them, the commits from which it knows to go on.
+        known: the commits from which each of them knows to go on.
     """
     others = [one for one in held if one.application_id not in own]
     return [one for one in others if not any(one.commit in commits for commits in known)]
@@ -403,7 +403,7 @@ def taken(owner: str, verbs: Collection[str], stranger: Manifest) -> StateConfli
 
 
 def has_two(owner: str, old: str, new: str, checkpoint: str) -> StateConflictError:
-    """Return the error for a verb that is to go on with the state of another one, and has its own."""
+    """Return the error for a verb that is to go on with the state of another one, but has its own."""
     return VerbChangedError(
         f"renamed says that the verb {old!r} of application {owner!r} is {new!r} now, but the checkpoint {checkpoint} "
         f"holds state of both that has not been brought together; take renamed={{{old!r}: {new!r}}} out if {old!r} is "
@@ -442,14 +442,14 @@ def is_edited(owner: str, old: str, now: str, lines: Sequence[str], checkpoint: 
 def has_no_place(
     owner: str, name: str, there: Collection[str], alike: Sequence[str], checkpoint: str
 ) -> StateConflictError:
-    """Return the error for a verb that is new, in a checkpoint whose operators have all run other verbs.
+    """Return the error for a new verb in a checkpoint whose operators have all run other verbs.
 
     Args:
         owner: the application.
         name: the verb.
         there: the verbs that have state in the checkpoint.
-        alike: those of them that it may be under another name, the likeliest first.
-        checkpoint: where that is.
+        alike: the verbs among them that it may be under another name, the likeliest first.
+        checkpoint: the checkpoint's location.
     """
     others = sorted(set(there))
     ways = [f"if it was {one!r}, write {declaration(checkpoint, {one: name})}" for one in alike[:1]]

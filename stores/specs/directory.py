@@ -21,17 +21,18 @@ from millpond.stores.specs.formats import plain_part
 from millpond.stores.specs.store_spec import StoreSpec
 
 LONGEST_NAME: Final = 200
-"""Bytes of a name in UTF-8: file systems take 255, and some files are named after it and something else."""
+"""The most bytes of a name in UTF-8: file systems take 255, and some files have more in their names."""
 
 
 QUERY_MARK: Final = "@"
-"""Parts the plain name of a sink, which has none, from the place of the state in the name of a query's directory."""
+"""The mark between the plain name of a sink, which has none, and the place of the state in the name of a query's
+directory."""
 
 _PLACE: Final = re.compile(r"[0-9a-f]{16}")
 
 
 def check_plain_name(what: str, name: object) -> None:
-    """Refuse a name that no directory can have; ``what`` says in the message what it is the name of.
+    """Refuse a name that no directory can have; ``what`` tells what it names in the message.
 
     Raises:
         ConfigurationError: it is not a plain file name, or too long for one.
@@ -55,7 +56,7 @@ def check_plain_name(what: str, name: object) -> None:
 
 
 def plain_name(text: str) -> str:
-    """Return a name that a directory can have, made of any text, another one for each."""
+    """Return a name that a directory can have, made of any text, a different one for each."""
     name = quote(text, safe="", errors="surrogatepass")
     if name.strip(".") and len(name) <= LONGEST_NAME:
         return name
@@ -63,11 +64,10 @@ def plain_name(text: str) -> str:
 
 
 def state_of_query(name: str) -> str | None:
-    """For the name of a query's directory of local copies, which state directory it belongs to.
+    """Return the state directory that a query's directory of local copies belongs to, by its name.
 
     Returns:
-        ``Storage.place`` of the state directory; None for the name of something else, or of a directory of a release
-        before 0.2.
+        ``Storage.place`` of the state directory; None for any other name, or a directory of a release before 0.2.
     """
     place = name.rpartition(QUERY_MARK)[2]
     return place if QUERY_MARK in name and _PLACE.fullmatch(place) else None
@@ -88,7 +88,7 @@ def refuse_linked_store(directory: Path) -> None:
     """Refuse a directory that is a link: it is none of a store's.
 
     Raises:
-        StoreError: it is one.
+        StoreError: it is a link.
     """
     if is_link(directory):
         raise LocalDirectoryError(f"{directory} {NOT_OURS}")

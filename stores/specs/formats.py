@@ -1,4 +1,4 @@
-"""Format versions: what the rows in a store's directory look like, as the directory's name says (KIP-258).
+"""Format versions: the form of the rows in a store's directory, by the directory's name (KIP-258).
 
 ::
 
@@ -22,10 +22,10 @@ from typing import Final
 from millpond.errors import InvalidNameError
 
 _PART: Final = re.compile(r"(?!\.)[\w.-]+")
-"""Of a path or any text, what a file may be called."""
+"""The characters of a file's name within a path or any text."""
 
 _SHORT: Final = 40
-"""How long a name is at most that a message advises."""
+"""The greatest length of a name that a message advises."""
 
 _VERSION_SUFFIX = re.compile(r".+-v\d+")
 
@@ -117,7 +117,7 @@ def plain_part(name: object, other: str) -> str:
 
 
 def _without_version(name: str) -> str:
-    """Return a name that says the same and does not look like one with a format version."""
+    """Return a similar name that does not look like one with a format version."""
     base, _, number = name.rpartition("-v")
     return f"{base}_v{number}"
 

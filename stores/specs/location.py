@@ -25,8 +25,8 @@ class StoreLocation:
     Attributes:
         spec: the store.
         supplier: the backend that keeps it.
-        directory: where a persistent backend keeps its files.
-        levels: how many parts of that path are Millpond's own; what is above them may be a link.
+        directory: the directory of a persistent backend's files.
+        levels: the number of parts of that path that are Millpond's own; directories above them may be links.
     """
 
     spec: StoreSpec
@@ -64,7 +64,7 @@ class StoreLocation:
         """Refuse to look for the store's files behind a link.
 
         Raises:
-            StoreError: a directory on the way to them is one, or their own.
+            StoreError: a directory on the way to them, or their own, is a link.
         """
         try:
             if self.supplier.persistent:
@@ -78,7 +78,7 @@ class StoreLocation:
         Raises:
             StoreError: a link is in the way.
             FormatError: the directory is in a format version that is unknown, or later than the store's kind.
-            BackendInUseError: somebody else has it open, and the engine does not share it.
+            BackendInUseError: another process or handle has it open, and the engine does not share it.
             CorruptStoreError: the files are damaged.
         """
         self.refuse_links()
@@ -96,7 +96,7 @@ class StoreLocation:
         """Return the backend with the store's rows in the directory of ``version``, which stays as it is.
 
         Raises:
-            BackendInUseError: somebody else has it open, and the engine does not share it.
+            BackendInUseError: another process or handle has it open, and the engine does not share it.
             CorruptStoreError: the files are damaged.
         """
         wanted, directory = self.spec.format_version, self._directory_of(version)

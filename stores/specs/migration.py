@@ -49,7 +49,7 @@ class UnknownTimestamps(ConvertedValues):
 _log = logging.getLogger(__name__)
 
 Conversion: TypeAlias = Callable[[Entries], Entries]
-"""Entries in key order as those of the new format, in key order."""
+"""A function from entries in key order to those of the new format, in key order."""
 
 
 def _with_unknown_timestamps(entries: Entries) -> Entries:
@@ -72,11 +72,11 @@ MIGRATIONS: Final[Mapping[tuple[FormatVersion, FormatVersion], Conversion]] = {
     (FormatVersion.PLAIN, FormatVersion.LATEST_APART): entries_with_latest_apart,
     (FormatVersion.TIMESTAMPED, FormatVersion.PLAIN): _without_timestamps,
 }
-"""From which content to which rows can be carried over, and how. Checksums come and go with any of them, and alone."""
+"""The functions that carry rows over, by old and new content. Checksums come and go with any of them, and alone."""
 
 
 def older_versions(version: FormatVersion) -> list[FormatVersion]:
-    """Return the versions that directories of ``version`` are made from, those with the same content first."""
+    """Return the versions from which directories of ``version`` are made, those with the same content first."""
     others = [other for other in FormatVersion if other is not version]
     same = [other for other in others if other.content is version.content]
     return same + [other for other in others if (other.content, version.content) in MIGRATIONS]
@@ -85,7 +85,7 @@ def older_versions(version: FormatVersion) -> list[FormatVersion]:
 ROW_BY_ROW: Final[Mapping[tuple[FormatVersion, FormatVersion], Callable[[Backend], Backend]]] = {
     (FormatVersion.PLAIN, FormatVersion.TIMESTAMPED): UnknownTimestamps,
 }
-"""Which content can be used as if it were another, row by row, and by what."""
+"""The wrappers that show rows of one content as another, row by row."""
 
 
 def usable_as(version: FormatVersion, wanted: FormatVersion) -> bool:
@@ -109,12 +109,12 @@ def open_version(supplier: BackendSupplier, directory: Path, version: FormatVers
 
     Args:
         supplier: the engine.
-        directory: where it keeps its files.
-        version: how the rows lie there.
-        store: how errors call the store.
+        directory: the directory of its files.
+        version: the version of the rows there.
+        store: the name of the store for errors.
 
     Raises:
-        BackendInUseError: somebody else has it open, and the engine does not share it.
+        BackendInUseError: another process or handle has it open, and the engine does not share it.
         CorruptStoreError: the files are damaged, or links are among them.
         BackendError: the directory is new, but not empty.
         StoreError: the directory is a link.
@@ -133,7 +133,7 @@ def open_version(supplier: BackendSupplier, directory: Path, version: FormatVers
 
 
 def _refuse_linked_files(directory: Path) -> None:
-    """Refuse what is not an engine's own: it would read and write whatever a link in its directory leads to."""
+    """Refuse links among an engine's files: it would read and write whatever they lead to."""
     refuse_linked_store(directory)
     try:
         link = next(links_below(directory), None) if directory.is_dir() else None
@@ -155,7 +155,7 @@ def _require_empty(backend: Backend, supplier: BackendSupplier, directory: Path)
 
 
 def open_directory(supplier: BackendSupplier, directory: Path, spec: StoreSpec) -> Backend:
-    """Return the backend on a store's directory; ``directory`` is what ``store_directory`` gives for ``spec``.
+    """Return the backend on a store's directory, which ``store_directory`` returns for ``spec``.
 
     If only a directory of another version exists, it is migrated: every value is carried over, with the timestamp -1
     if it had none and needs one, as when Kafka Streams upgrades its stores. The other way, -1 is left out.
@@ -163,7 +163,7 @@ def open_directory(supplier: BackendSupplier, directory: Path, spec: StoreSpec) 
     Raises:
         FormatError: the store has a directory of a version that is unknown, that its kind is not migrated from, or that
             holds timestamps which its kind cannot; nothing has changed.
-        CorruptStoreError: the older directory is damaged, or does not hold what the kind keeps there.
+        CorruptStoreError: the older directory is damaged, or does not hold rows of the kind.
     """
     version = spec.format_version
     if supplier.persistent:

@@ -1,14 +1,14 @@
-"""``StoreSpec``: what a store is, apart from where it lives; it travels to the workers that open the store.
+"""``StoreSpec``: the definition of a store, apart from its place; it travels to the workers that open the store.
 
-Rule of this module: a spec holds configuration only, checked when it is made, and whatever tells one kind from another
-stands in one table, ``_TRAITS``. Nobody else compares kinds: they ask a kind for a trait. A new kind takes
+Rule of this module: a spec holds configuration only, checked when it is made, and all differences of kinds are in one
+table, ``_TRAITS``. No other code compares kinds: it asks a kind for a trait. A new kind takes
 
 1. a class with its reading half in ``millpond/stores/typed/``,
 2. a member of ``StoreKind`` and its row in ``_TRAITS`` (and a field of ``StoreSpec``, if it has a limit of its own),
 3. an oracle in ``millpond/stores/testing/store_oracles.py`` and its calls in ``store_calls.py`` beside it, from which
    the tests of all kinds follow,
-4. its layout in ``docs/formats.md``, its names in ``millpond/stores/__init__.py``, and the pattern that
-   is measured of it in ``millpond/bench/stores/``.
+4. its layout in ``docs/formats.md``, its names in ``millpond/stores/__init__.py``, and the pattern that is measured for
+it in ``millpond/bench/stores/``.
 """
 
 from collections.abc import Mapping
@@ -100,7 +100,7 @@ class StoreKind(Enum):
 
     @property
     def traits(self) -> StoreTraits:
-        """All that tells this kind from the others."""
+        """All traits of the kind."""
         return _TRAITS[self]
 
     @property
@@ -192,25 +192,26 @@ class StoreSpec:
 
     Args:
         name: a plain file name that does not end in ``-v<number>``.
-        kind: which of the kinds.
-        key_serde: how keys become bytes.
-        value_serde: how values become bytes.
-        history_retention: versioned stores: how far back from the observed stream time the past can be read.
-        grace: versioned stores: how much older than the observed stream time a put may be; ``history_retention`` where
-            not given, and never more.
-        late_puts: versioned stores: what becomes of puts that are older than that.
-        retention: window and session stores: how long a window or session stays, counted back from the observed
-            stream time.
-        window_size: window stores: the length of a window; of one of a calendar, at most.
-        ttl: timestamped key-value stores and versioned stores: how long an entry lives after its timestamp, by the
-            observed stream time; None for ever.
-        expired: what becomes of entries that have expired, besides that no read finds them.
+        kind: its kind.
+        key_serde: the serde of its keys.
+        value_serde: the serde of its values.
+        history_retention: versioned stores: the time, back from the observed stream time, for which the past can be
+            read.
+        grace: versioned stores: the time by which a put may be older than the observed stream time;
+            ``history_retention`` if not given, and never more.
+        late_puts: versioned stores: the treatment of puts that are older than that.
+        retention: window and session stores: the time for which a window or session stays, counted back from the
+            observed stream time.
+        window_size: window stores: the length of a window; for a calendar, the greatest length.
+        ttl: timestamped key-value stores and versioned stores: the time for which an entry lives after its timestamp,
+            by the observed stream time; None for ever.
+        expired: the treatment of entries that have expired, besides that no read finds them.
         retain_duplicates: window stores: keep every put of a key and window, instead of the last.
         backend: the name or URL of the backend that keeps it; None for the job's own.
-        layout: what lies in the rows beyond what the kind says; None for nothing.
+        layout: the layout of the rows beyond the kind's; None for none.
         checksums: whether each row has a checksum, which every read verifies; None for the job's choice, or else none.
-        terms: the parameters of the operator that fills it on which its rows depend; None to keep none.
-        calendar: window stores: the calendar whose windows they are; None for windows that are all as long.
+        terms: the parameters, of the operator that fills it, on which its rows depend; None to keep none.
+        calendar: window stores: the calendar of their windows; None for windows of one length.
 
     Raises:
         ConfigurationError: a value makes no sense, is missing, or does not belong to the kind.
@@ -285,7 +286,7 @@ class StoreSpec:
 
     @property
     def format_version(self) -> FormatVersion:
-        """The format of its directory: that of its kind, with checksums or without."""
+        """The format of its directory: its kind's, with checksums or without."""
         return self.kind.format_version.with_checksums() if self.checksums else self.kind.format_version
 
     @property
@@ -318,7 +319,7 @@ class StoreSpec:
         return store
 
     def open_read_only(self, transaction: Transaction) -> Store[Any, Any]:
-        """Return the reading half of the store over ``transaction``: whatever would change an entry is not there.
+        """Return the reading half of the store over ``transaction``, without methods that would change an entry.
 
         Raises:
             FormatError: the rows are of another layout than this spec's.

@@ -1,4 +1,4 @@
-"""The conformance kit: what the author of a backend subclasses, and what tests of stores are built from.
+"""The conformance kit: suites for the authors of backends to subclass, and the parts of tests of stores.
 
 ::
 

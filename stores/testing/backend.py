@@ -1,4 +1,4 @@
-"""``BackendSuite``: everything that the backend contract promises, as one class to subclass.
+"""``BackendSuite``: all promises of the backend contract, as one class to subclass.
 
 Rule of this module: it only puts the parts together.
 """
@@ -30,4 +30,4 @@ class BackendSuite(
     WriteSuite,
     ReadSuite,
 ):
-    """Subclass it, name the subclass ``Test...``, and say which supplier to test in ``supplier``."""
+    """Tests of a backend. Subclass it, name the subclass ``Test...``, and return the supplier from ``supplier``."""

@@ -1,7 +1,7 @@
-"""Another process, for what one process cannot show: kills, locks and sharing.
+"""Another process, to show what one process cannot: kills, locks and sharing.
 
-Rule of this module: the child imports nothing but what it is given, so that starting one is cheap. Run as a program it
-reads what to do from its standard input; ``Child`` is the parent's side.
+Rule of this module: the child imports nothing but its function's module, so that starting one is cheap. Run as a
+program it reads its task from its standard input; ``Child`` is the parent's side.
 """
 
 import pickle
@@ -43,7 +43,7 @@ class Child:
         return self._process.stdout.readline().decode().rstrip("\n")
 
     def read_rest(self) -> list[str]:
-        """All reports until the child ends."""
+        """Return all reports until the child ends."""
         assert self._process.stdout is not None
         return self._process.stdout.read().decode().splitlines()
 
@@ -58,7 +58,7 @@ class Child:
         self._process.wait()
 
     def wait(self) -> int:
-        """Wait for the child's own end; its exit status."""
+        """Wait for the child's own end; return its exit status."""
         self._stdin.close()
         return self._process.wait()
 
@@ -75,18 +75,18 @@ class Child:
 
 
 def report(text: object) -> None:
-    """In the child: tell the parent."""
+    """Report a text to the parent; called in the child."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def wait_for_parent() -> None:
-    """In the child: wait until the parent lets it go on."""
+    """Wait until the parent lets this process go on; called in the child."""
     sys.stdin.buffer.readline()
 
 
 def main() -> None:
-    """In the child: run what the parent has sent."""
+    """Run the function that the parent has sent; called in the child."""
     sys.path[:] = pickle.load(sys.stdin.buffer)
     function, arguments = pickle.load(sys.stdin.buffer)
     function(*arguments)

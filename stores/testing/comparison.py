@@ -16,10 +16,11 @@ _END: Final = object()
 
 
 def check_same(found: Iterable[object], expected: Iterable[object]) -> None:
-    """Both give the same items in the same order.
+    """Check that both have the same items in the same order.
 
     Raises:
-        AssertionError: they do not; it names the first place where they differ, and what is there, cut to a line.
+        AssertionError: they do not; the message names the first place where they differ, and the items there, cut to a
+            line.
     """
     __tracebackhide__ = True
     for place, (one, other) in enumerate(zip_longest(found, expected, fillvalue=_END)):

@@ -14,13 +14,13 @@ _SENTENCE_END = re.compile(r"(?<=[.])\s+(?=[A-Z`])")
 
 
 class ContractBroken(AssertionError):
-    """A backend does not do what a sentence of its contract says. The message begins with that sentence."""
+    """A breach of the contract by a backend. The message begins with the sentence that it breaks."""
 
 
 class says(ContextDecorator):
-    """Marks a test, or a part of one, as the proof of ``sentence`` in the docstring of ``source``.
+    """A mark of a test, or a part of one, as the proof of ``sentence`` in the docstring of ``source``.
 
-    One quotation may serve any number of tests. Whatever fails inside is raised again as ``ContractBroken`` with the
+    One quotation may serve any number of tests. A failure inside is raised again as ``ContractBroken`` with the
     sentence in front.
     """
 

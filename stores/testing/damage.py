@@ -1,7 +1,7 @@
 """The part of the suite about bytes that have changed on the disk, wherever in a file they are.
 
-Rule of this module: of an engine with checksums, the files that Millpond does not hash are damaged byte by byte: those
-of more than 1 MiB. What an engine without them reads from damaged files may be wrong, but its errors are Millpond's.
+Rule of this module: for an engine with checksums, the files that Millpond does not hash are damaged byte by byte: those
+of more than 1 MiB. An engine without them may read wrong values from damaged files, but its errors are Millpond's.
 """
 
 import random
@@ -26,7 +26,7 @@ _WRITES: Final = 30
 _ROWS: Final = 40
 """Rows of each write."""
 _PARTS: Final = 10
-"""In each of so many parts of a file one byte is changed, and beside these the last one."""
+"""The number of parts of a file in each of which one byte is changed; the last byte is changed besides."""
 
 
 class DamageSuite(Suite):
@@ -115,7 +115,7 @@ class DamageSuite(Suite):
                 backend.write({key: rows[key] for key in keys[first : first + _ROWS]})
 
     def _read(self, backend: Backend, rows: dict[bytes, bytes]) -> None:
-        """All ways to read give ``rows``, or are refused."""
+        """Check that all ways to read give ``rows``, or are refused."""
         reads: list[Callable[[], Iterable[object]]] = [
             lambda: ((key, backend.get(key)) for key in rows),
             lambda: zip(rows, backend.get_many(list(rows)), strict=True),
@@ -145,7 +145,7 @@ def _large(directory: Path) -> list[Path]:
 
 
 def _places(path: Path, chance: random.Random) -> Iterator[int]:
-    """Places all over a file, in each part of it one, and its last byte."""
+    """Return places all over a file, one in each part of it, and its last byte."""
     size = path.stat().st_size
     for part in range(_PARTS):
         yield chance.randrange(size * part // _PARTS, size * (part + 1) // _PARTS)

@@ -11,7 +11,7 @@ class Feature(StrEnum):
     """A feature of most backends. A suite opts out of it in ``opt_outs``, and tests that need it are skipped."""
 
     FILES = "files"
-    """The content is in files of the directory: whoever damages them is found out, and a disk may be full."""
+    """The content is in files of the directory: damage to them is found, and a disk may be full."""
     ONE_FILE = "one file"
     """Writes make one file grow, so that a limit on the size of files stops them as a full disk does."""
     DEFAULTS = "defaults"

@@ -47,13 +47,13 @@ from millpond.stores.testing.sentences import (
 from millpond.stores.testing.suite import EDGE_KEYS, Suite, error_of, open_or_refusal, raised
 
 _MANY: Final = 70_000
-"""Changes of one write, more than 16 bits count."""
+"""The number of changes of one write, more than 16 bits count."""
 _LARGE: Final = 2_500_000
-"""Bytes of a value."""
+"""The bytes of a value."""
 _LARGEST: Final = 2**24 + 5
-"""Bytes of a value, more than 24 bits count."""
+"""The bytes of a value, more than 24 bits count."""
 _ROUNDS: Final = 60
-"""How often rows are written over, so that an engine tidies its files up meanwhile."""
+"""The number of times that rows are written over, so that an engine tidies its files up meanwhile."""
 
 _CALLS: dict[str, Callable[[Any, Path], object]] = {
     "get": lambda backend, _: backend.get(b"a"),
@@ -83,7 +83,7 @@ def _calls(backend: Backend) -> dict[str, Callable[[Any, Path], object]]:
 
 
 def open_below(directory: Path) -> list[str]:
-    """Return the files below a directory that this process has open or mapped, where the system tells."""
+    """Return the files below a directory that this process has open or mapped, if the system tells."""
     collect(1)  # what only a cycle holds, such as a traceback
     opened = []
     for descriptor in Path("/proc/self/fd").glob("*"):
@@ -347,7 +347,7 @@ class LifecycleSuite(Suite):
 
 @contextmanager
 def _threads() -> Iterator[Callable[[Callable[[], Any]], Any]]:
-    """A function that calls each function it is given in another thread than the one before."""
+    """A function that calls each given function in another thread than the one before."""
     with ExitStack() as stack:
         # All of them live until the end, because the system gives a thread the number of one that has ended.
         threads = cycle([stack.enter_context(ThreadPoolExecutor(1)) for _ in range(3)])
@@ -361,17 +361,17 @@ def _open_and_close(supplier: BackendSupplier, directory: Path) -> None:
 
 
 def spoiling(path: Path) -> None:
-    """Replace its bytes by others."""
+    """Replace the bytes of a file by others."""
     path.write_bytes(b"\xa5" * path.stat().st_size)
 
 
 def cutting(path: Path) -> None:
-    """Leave its first half."""
+    """Cut a file down to its first half."""
     truncate(path, path.stat().st_size // 2)
 
 
 def replacing(path: Path) -> None:
-    """Put a directory into its place."""
+    """Replace a file by a directory."""
     path.unlink()
     path.mkdir()
 

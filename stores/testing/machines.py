@@ -1,6 +1,6 @@
-"""The part of the suite that tries random histories: state machines against the oracle.
+"""The part of the suite about random histories: state machines against the oracle.
 
-Rule of this module: what is expected comes from ``Oracle`` alone. Keys are few and made of few bytes, so that histories
+Rule of this module: expectations come from ``Oracle`` alone. Keys are few and made of few bytes, so that histories
 come back to them.
 """
 
@@ -162,7 +162,7 @@ class BackendMachine(_Machine):
 
 
 class TransactionMachine(_Machine):
-    """A transaction over a backend against two oracles: what is committed, and what the transaction sees."""
+    """A transaction over a backend against two oracles: the committed content, and the transaction's view."""
 
     def __init__(self, open_backend: Callable[[], Backend]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A backend's content in plain Python: what it answers is what an engine has to answer.
+"""A backend's content in plain Python, whose answers are those that an engine has to give.
 
 Rule of this module: it shares no code with any backend, nor with the transaction. It is slow and obvious.
 """
@@ -9,7 +9,7 @@ Entry = tuple[bytes, bytes]
 
 
 class Oracle:
-    """A dict, and ``sorted`` where order is asked for."""
+    """A dict, and ``sorted`` for order."""
 
     def __init__(self, content: Mapping[bytes, bytes] | None = None) -> None:
         self.content: dict[bytes, bytes] = dict(content or {})

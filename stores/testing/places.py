@@ -1,4 +1,4 @@
-"""The part of the suite about where a store is: any path, an empty directory, and nothing beside the directory."""
+"""The part of the suite about the place of a store: any path, an empty directory, and nothing beside it."""
 
 from pathlib import Path
 from typing import Final
@@ -26,7 +26,7 @@ _NAMES: Final = (
     ),
     *("file:a", "http:", "a.b", ".a"),
 )
-"""Names that are others, or none, to who takes a path for a URL, a pattern, an option or a command."""
+"""Names that become others, or none, if a path is taken for a URL, a pattern, an option or a command."""
 
 
 class PlaceSuite(Suite):

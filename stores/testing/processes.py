@@ -1,6 +1,6 @@
 """The part of the suite that needs other processes: kills, full disks, sharing and locks.
 
-Rule of this module: backends are opened as everybody opens them, with keys of any length.
+Rule of this module: backends are opened as all callers open them, with keys of any length.
 """
 
 import random
@@ -93,7 +93,7 @@ class ProcessSuite(Suite):
                 self._write_on(place, count)
 
     def _write_on(self, place: Path, count: int) -> None:
-        """After ``count`` writes of a process that was cut off in the next, more of them stay, and change no other."""
+        """Check that after ``count`` writes of a process that was cut off, more writes stay and change no others."""
         for number in (count + 1, count + 2):
             with open_backend(self.supplier(), place) as backend:
                 backend.write(batch(number, _CUT_PAYLOAD))
@@ -162,7 +162,7 @@ class ProcessSuite(Suite):
 
     @IN_USE
     def test_a_fork_shares_the_directory_or_is_refused(self, directory: Path) -> None:
-        """A process that forks leaves what it has open in both, locks and all."""
+        """A process that forks leaves its open files in both, locks and all."""
         supplier = self.supplier()
         with Child(fork_and_open, supplier, directory) as child:
             met = child.read()

@@ -27,7 +27,7 @@ from millpond.stores.testing.watching.system_calls import NotAnnouncedError
 _ROWS = 40
 _ROWS_TO_READ: Final = 1_000
 _GARBLED: Final = 2**14
-"""Bytes of a file that is too small to be garbled."""
+"""The bytes of a file that is too small to be garbled."""
 
 
 def batch(number: int, payload: int) -> dict[bytes, bytes | None]:
@@ -40,7 +40,7 @@ def batch(number: int, payload: int) -> dict[bytes, bytes | None]:
 
 
 def _row_key(row: int) -> bytes:
-    """Every fourth key is longer than some engines take."""
+    """Return the key of a row; every fourth is longer than some engines take."""
     return b"row%03d" % row if row % 4 else b"row" + bytes(600) + b"%03d" % row
 
 
@@ -119,7 +119,7 @@ def fill_up(supplier: BackendSupplier, directory: Path, limit: int) -> None:
 def write_on_after_a_full_disk(supplier: BackendSupplier, directory: Path, limit: int) -> None:
     """Write until the system refuses, then make room and write on; report which keys are shown.
 
-    That is three times: after the write that fails by ``scan``, the same by ``get``, and by ``scan`` in the end.
+    It reports three times: by ``scan`` after the write that fails, then by ``get``, and by ``scan`` in the end.
     """
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     backend = open_backend(supplier, directory)
@@ -141,7 +141,7 @@ def write_on_after_a_full_disk(supplier: BackendSupplier, directory: Path, limit
 
 
 def report_keys(keys: Iterable[bytes]) -> None:
-    """Tell the parent keys of ``pair``."""
+    """Report keys of ``pair`` to the parent."""
     report(b" ".join(keys).decode())
 
 
@@ -159,7 +159,7 @@ def _kind_of_error(call: Callable[[], object]) -> str:
 
 
 def show_histories(supplier: BackendSupplier, place: Path) -> None:
-    """Live through histories and report what could be left of each when; in the end, that there was no more to see."""
+    """Live through histories and report what could be left of each, and when; in the end, that this is all."""
     for name in HISTORIES:
         try:
             show(supplier, name, place / name, partial(_report_image, name))
@@ -174,7 +174,7 @@ def _report_image(history: str, image: Image) -> None:
 
 
 def fork_and_open(supplier: BackendSupplier, directory: Path) -> None:
-    """Open, and have a fork of this process open the same; report what that met, and what it left."""
+    """Open, and let a fork of this process open the same; report what the fork met, and what it left."""
     with open_backend(supplier, directory) as backend:
         backend.write({b"parent": b"1"})
         if (child := os.fork()) == 0:
@@ -204,7 +204,7 @@ def _open_in_a_fork(supplier: BackendSupplier, directory: Path) -> None:
 
 
 def rows_to_read() -> dict[bytes, bytes]:
-    """Rows that no small cache holds."""
+    """Return rows that no small cache holds."""
     chance = random.Random(0)
     return {b"%06d" % number: chance.randbytes(2_000 + number % 1_000) for number in range(_ROWS_TO_READ)}
 
@@ -249,7 +249,7 @@ def _verdict(call: Callable[[], object], right: object) -> str:
 
 
 def take_descriptors_away(directory: Path) -> None:
-    """Of each file below ``directory`` that this process has open, as where a disk is gone: no call of it succeeds."""
+    """Make all calls of this process on open files below ``directory`` fail, as if a disk were gone."""
     for descriptor in Path("/proc/self/fd").glob("*"):
         with suppress(OSError):  # that of the listing itself is closed by now
             if descriptor.readlink().is_relative_to(directory.resolve()):
@@ -257,7 +257,7 @@ def take_descriptors_away(directory: Path) -> None:
 
 
 def garble(directory: Path) -> None:
-    """Every byte of the files below ``directory`` but those of their first and last eighth."""
+    """Change every byte of the files below ``directory`` but those of their first and last eighth."""
     for path in directory.glob("**/*"):
         if path.is_file() and (size := path.stat().st_size) > _GARBLED:
             with path.open("r+b") as file:

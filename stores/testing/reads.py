@@ -78,7 +78,7 @@ class ReadSuite(Suite):
 
 
 def _check_apart(backend: Backend, keys: Sequence[bytes]) -> None:
-    """Each of ``keys``, which ascend, is found, changed, scanned and deleted without any other; in the end all are."""
+    """Check that each of ``keys``, which ascend, is found, changed, scanned and deleted without any other."""
     backend.write({key: b"<" + key + b">" for key in reversed(keys)})
     values = [b"<" + key + b">" for key in keys]
     check_same(map(backend.get, keys), values)

@@ -1,7 +1,7 @@
-"""The kit, run on a backend that has a name, without a test file of its author's.
+"""The kit, run on a backend that has a name, without a test file by its author.
 
 Rule of this module: it writes the file that an author would write, and runs it as an author would, in a process of its
-own. What the file tests is beside it, so that a traceback does not show the password of a URL.
+own. The backend's name is in a file beside it, so that a traceback does not show the password of a URL.
 """
 
 import subprocess
@@ -56,18 +56,18 @@ class Outcome:
     failures: Mapping[str, str]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as JSON has it."""
+        """Return the outcome as an object of JSON."""
         return {**asdict(self), "failures": [{"test": name, "said": said} for name, said in self.failures.items()]}
 
 
 def run_kit(backend: str, opt_outs: Mapping[str, str], *, examples: int, aside: bool = False) -> Outcome:
-    """Run the kit on a backend's name or URL; it says on the standard output what it saw.
+    """Run the kit on a backend's name or URL, and print the results on the standard output.
 
     Args:
         backend: the name or URL.
         opt_outs: names of features (``millpond.stores.testing.Feature``) that the backend does not have, and reasons.
-        examples: how many random histories are tried.
-        aside: say what it saw on the standard error instead.
+        examples: the number of random histories to try.
+        aside: whether to print the results on the standard error instead.
 
     Raises:
         ConfigurationError: pytest or hypothesis is not installed, or there is no such feature.

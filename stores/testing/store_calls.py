@@ -1,7 +1,7 @@
 """Random calls of every method of every store kind, for state machines and for comparisons between backends.
 
-Rule of this module: it says what can be called with what, and how answers are compared; it calls nothing. Choices come
-from outside, so that the same calls can be drawn by hypothesis or by a seeded generator. Times lie around a clock.
+Rule of this module: it declares the calls, their arguments and the comparison of answers, but calls nothing. Choices
+come from outside, so that the same calls can be drawn by hypothesis or by a seeded generator. Times lie around a clock.
 """
 
 from abc import ABC, abstractmethod
@@ -43,7 +43,7 @@ class Choices(ABC):
     """A source of random choices."""
 
     clock = 0
-    """What times are counted from."""
+    """The time around which times are drawn."""
 
     def pass_time(self) -> None:
         """Move the clock: often a little, rarely beyond everything that a store keeps."""
@@ -51,11 +51,11 @@ class Choices(ABC):
 
     @abstractmethod
     def integer(self, low: int, high: int) -> int:
-        """One of ``low`` to ``high``, both included."""
+        """Return one of ``low`` to ``high``, both included."""
 
     @abstractmethod
     def pick(self, among: Sequence[T]) -> T:
-        """One of them."""
+        """Return one of the options."""
 
     def key(self) -> str:
         return self.pick(KEYS)
@@ -74,7 +74,7 @@ class Choices(ABC):
         return self.pick((None, self.time()))
 
     def times(self) -> tuple[int, int]:
-        """Two times in order."""
+        """Return two times in order."""
         first, second = sorted((self.time(), self.time()))
         return first, second
 
@@ -103,14 +103,14 @@ class Seeded(Choices):
 
 
 class Call(NamedTuple):
-    """A method's name and what it is called with."""
+    """The name of a method, and its arguments."""
 
     method: str
     arguments: tuple[Any, ...]
     options: dict[str, bool]
 
     def __call__(self, target: Any) -> Any:
-        """Return the answer of a store or an oracle; what an iterator gives as a list."""
+        """Return the answer of a store or an oracle; the items of an iterator as a list."""
         answer = getattr(target, self.method)(*self.arguments, **self.options)
         return list(answer) if isinstance(answer, Iterator) else answer
 
@@ -146,7 +146,7 @@ class KindUnderTest:
         return f"{self.spec.kind.value}{''.join(details)}"
 
     def draw(self, choices: Choices) -> Call:
-        """Return a call: as often one that writes as one that reads."""
+        """Return a call; half of the calls write, half read."""
         methods = choices.pick((self.writes, self.reads))
         method = choices.pick(tuple(methods))
         arguments = methods[method](choices)

@@ -187,7 +187,7 @@ class WindowOracle:
         self.last_put: Entry | None = None
 
     def put(self, key: str, value: Any, *times: int) -> None:
-        """``times`` is the window's start, with the value's timestamp before it in a timestamped store."""
+        """Put a value; ``times`` is the window's start, with the value's timestamp before it in a timestamped store."""
         start = times[-1]
         if self.duplicates and value is None:
             return

@@ -1,6 +1,6 @@
 """``StoreSuite``: every typed store on a backend, with random histories against naive oracles.
 
-Rule of this module: what is expected comes from ``store_oracles`` alone. A history also commits, rolls back and opens
+Rule of this module: expectations come from ``store_oracles`` alone. A history also commits, rolls back and opens
 the store anew at any point.
 """
 
@@ -97,7 +97,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 class StoreSuite(Suite):
-    """Subclass it, name the subclass ``Test...``, and say which supplier to test in ``supplier``."""
+    """Tests of stores on a backend. Subclass it as ``Test...``, and return the supplier from ``supplier``."""
 
     @pytest.mark.parametrize("kind", KINDS, ids=[kind.id for kind in KINDS])
     def test_random_histories_of_a_store_agree_with_the_oracle(self, kind: KindUnderTest, directory: Path) -> None:

@@ -52,7 +52,7 @@ TEXT_KEYS = sorted(
         *(b"'", b"''", b'"', b"\\", b"\\\\", b"--", b"/", b".."),
     )
 )
-"""Keys of which a backend that takes them for text, numbers, patterns or names makes one of two."""
+"""Keys of which two become one in a backend that takes them for text, numbers, patterns or names."""
 
 
 def open_or_refusal(supplier: BackendSupplier, directory: Path) -> Backend | BackendInUseError:
@@ -67,13 +67,13 @@ class Suite(ABC):
     """One part of the conformance suite."""
 
     examples: ClassVar[int] = 40
-    """How many histories each state machine tries."""
+    """The number of histories that each state machine tries."""
 
     kills: ClassVar[int] = 3
-    """How often a writing process is killed."""
+    """The number of times that a writing process is killed."""
 
     cuts: ClassVar[int] = 4
-    """At how many sizes of a file a writing process is cut off by the system."""
+    """The number of sizes of a file at which the system cuts a writing process off."""
 
     opt_outs: ClassVar[Mapping[Feature, str]] = {}
     """The features that the backend does not have, each with the reason why it cannot."""
@@ -94,12 +94,12 @@ class Suite(ABC):
         return ()
 
     def unreachable(self) -> AbstractContextManager[object] | None:
-        """Makes the engine one that cannot be reached, as long as the context lasts; None if it always can be."""
+        """Return a context that makes the engine unreachable while it lasts; None if it always can be reached."""
         return None
 
     @pytest.fixture(autouse=True)
     def nothing_stays_outside(self, tmp_path: Path) -> Iterator[None]:
-        """Destroys all stores of a test, and checks that nothing of them is left where ``outside`` looks."""
+        """Destroy all stores of a test, and check that nothing of them is left where ``outside`` looks."""
         before = sorted(map(repr, self.outside()))
         yield
         with DESTROY:
@@ -129,7 +129,7 @@ class Suite(ABC):
 
     @pytest.fixture
     def filled(self, backend: Backend) -> Backend:
-        """The backend under test with ``EDGE_KEYS``, each the value of itself in brackets."""
+        """The backend under test with ``EDGE_KEYS``, each with itself in brackets as its value."""
         with SEEN:
             backend.write({key: b"<" + key + b">" for key in reversed(EDGE_KEYS)})
         return backend
@@ -145,6 +145,6 @@ def raised(call: Callable[[], object]) -> Exception | None:
 
 
 def error_of(call: Callable[[], object]) -> type[Exception] | None:
-    """Return the type of what ``call`` raises."""
+    """Return the type of the exception that ``call`` raises."""
     error = raised(call)
     return None if error is None else type(error)

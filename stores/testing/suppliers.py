@@ -1,4 +1,4 @@
-"""The part of the suite about suppliers: options, budgets, what is left when a store goes, and what is opted out of."""
+"""The part of the suite about suppliers: options, budgets, leftovers of a deleted store, and opt-outs."""
 
 import pickle
 from pathlib import Path

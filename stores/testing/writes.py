@@ -64,7 +64,7 @@ class WriteSuite(Suite):
 
     @SEEN
     def test_what_was_read_is_read_anew_after_a_large_write(self, backend: Backend) -> None:
-        """As from a cache that large writes, or deletions of large ranges, pass by."""
+        """Show no values from a cache that large writes, or deletions of large ranges, pass by."""
         keys = [b"m%05d" % (row * 293) for row in range(200)]
         wanted: dict[bytes, bytes] = {}
         for number, size in enumerate((1, 1_500, 6_000, 70_000)):
@@ -81,7 +81,7 @@ class WriteSuite(Suite):
         self._read_all_ways(backend, keys, wanted | dict.fromkeys(keys, bytes(20_000)))
 
     def _read_all_ways(self, backend: Backend, keys: Sequence[bytes], wanted: Mapping[bytes, bytes]) -> None:
-        """Each of ``keys`` is shown as wanted, however it is read."""
+        """Check that each of ``keys`` is shown as wanted, however it is read."""
         values = [wanted.get(key) for key in keys]
         last = backend.last
         check_same(map(backend.get, keys), values)

@@ -1,1 +1,1 @@
-"""The typed stores, one class per kind for all backends, and what only they use."""
+"""The typed stores, one class per kind for all backends, and their parts."""

@@ -18,7 +18,7 @@ the timer's time has come, the entry has expired, or gets another timer at its p
 beginning of a bucket, so that the timers of a key that is deleted and put again and again become one.
 
 A store that gets a ttl at a restart has no timers yet. They are written a bounded number of entries at a time, and the
-metadata says how far that has come.
+metadata has their progress.
 
 Rule of this module: it knows times, and rows only through ``ExpiringRows``.
 """
@@ -41,13 +41,13 @@ HORIZON_NAME: Final = "expired_until"
 """Metadata: the horizon."""
 
 CLOCK_NAME: Final = "expiry_stream_time"
-"""Metadata of versioned stores, whose observed stream time may run ahead of what they were told: what they were."""
+"""Metadata of versioned stores, whose observed stream time may run ahead of the times reported to them: the latter."""
 
 TIMED_NAME: Final = "expiry_timed_until"
 """Metadata: the first row whose entry may have no timer yet; ``INDEX`` if there is none."""
 
 LEAST_STEP: Final = 1_000
-"""So many timers are seen to with a commit at least."""
+"""The least number of timers that are seen to with a commit."""
 
 _BUCKETS: Final = 8
 _JUST_ABOVE: Final = b"\x00"
@@ -60,11 +60,11 @@ class Expired(Enum):
     """Nothing: its rows are removed in bounded steps."""
 
     DELETE = "delete"
-    """Whoever fills the store is told at once, and forwards that it was deleted."""
+    """The processor that fills the store is told at once, and forwards the delete."""
 
     @classmethod
     def of(cls, value: object) -> Self:
-        """Return the member, or that of the name.
+        """Return the member of a name; a member is returned as it is.
 
         Raises:
             ConfigurationError: there is none.
@@ -91,11 +91,11 @@ def to_ttl(ttl: Duration, store: str) -> int:
 
 
 class Horizon:
-    """Up to which time the entries of one store are gone.
+    """The time up to which the entries of one store are gone.
 
     Attributes:
         time: that time; None until there is one.
-        put_last: how many entries the last commit put.
+        put_last: the number of entries that the last commit put.
         ttl: the time to live; None if there is none, or none any more.
     """
 
@@ -123,7 +123,7 @@ class Horizon:
 
 
 def has_expiry(store: Store[Any, Any], horizon: Horizon) -> bool:
-    """Return whether a store needs an ``Expiry``: entries expire, or a mark says of timers what may soon be untrue."""
+    """Return whether a store needs an ``Expiry``: entries expire, or a note about timers may soon be untrue."""
     return horizon.expires or store.get_metadata(TIMED_NAME) not in (None, DATA)
 
 
@@ -131,9 +131,9 @@ class Entry(NamedTuple):
     """An entry that has expired.
 
     Attributes:
-        row: where it lies, or lay.
-        data: what lay there.
-        time: of its last update.
+        row: its row, which may be gone.
+        data: the data of the row.
+        time: the time of its last update.
     """
 
     row: bytes
@@ -145,7 +145,7 @@ class ExpiringRows(ABC):
     """The rows of entries, as one kind of store has them."""
 
     kept: int = 0
-    """How long after it has expired an entry is still read as of earlier times."""
+    """The time for which an expired entry is still read as of earlier times."""
 
     @abstractmethod
     def row_of(self, encoded_key: bytes) -> bytes:
@@ -225,7 +225,7 @@ class Expiry:
 
     @property
     def due(self) -> int:
-        """Before this time has been reached, no entry expires that has not done so, as far as timers tell."""
+        """The time before which no further entry expires, as far as timers tell."""
         if self.ttl is None:
             return MAX_TIME
         observed, horizon = self._observed.time, self._horizon.time
@@ -236,9 +236,9 @@ class Expiry:
         return min(self._first + self.ttl, MAX_TIME)
 
     def gone_at(self, reached: int) -> int:
-        """Up to which time entries are gone for who has reached a time, which may be beyond the observed stream time.
+        """Return the time up to which entries are gone at a reached time, which may be beyond the observed stream time.
 
-        Entries of any time are there if it is less than all times.
+        No entry is gone if the result is less than all times.
         """
         least = MIN_TIME - 1 if self._horizon.time is None else self._horizon.time
         return least if self.ttl is None else max(least, reached - self.ttl)
@@ -251,7 +251,7 @@ class Expiry:
             self._move(time)
 
     def begin(self) -> None:
-        """Take the steps of a commit, before the first change: what they touch is what was committed."""
+        """Take the steps of a commit, before the first change, on the committed entries."""
         if self._begun:
             return
         self._begun = True
@@ -267,8 +267,8 @@ class Expiry:
         """Note that an entry is put.
 
         Args:
-            row: where it lies.
-            before: what lay there before.
+            row: its row.
+            before: the data of the row before.
             time: the time of the update.
         """
         self._horizon.put_last += 1
@@ -292,7 +292,7 @@ class Expiry:
     def take(self) -> list[Entry]:
         """Return the entries with a value that have expired since the last time, in the order of their times and rows.
 
-        Only where ``tells``; any other store sees to them by itself.
+        Call it only if ``tells``; any other store removes them by itself.
         """
         self.begin()
         found = self._see_to(None)
@@ -301,7 +301,7 @@ class Expiry:
         return sorted(found, key=lambda entry: (entry.time, entry.row))
 
     def flush(self) -> None:
-        """Write what is only remembered, before a commit."""
+        """Write what is only in memory, before a commit."""
         self.begin()
         self._begun = False
         self._observed.save(self._store)
@@ -311,7 +311,7 @@ class Expiry:
             self._mark(DATA)
 
     def set_back(self, done: SetBack) -> None:
-        """Set the horizon back with the observed stream time, which has been: what is gone is removed before."""
+        """Set the horizon back after the observed stream time, and remove the entries that are gone before."""
         gone = self._horizon.time
         entries = [Entry(row, data, self._rows.time_of(data)) for row, data in self._rows.entries(DATA)]
         for entry in entries:
@@ -362,7 +362,7 @@ class Expiry:
             self._store.keep_metadata(TIMED_NAME, until)
 
     def _see_to(self, most: int | None) -> list[Entry]:
-        """See to the entries of up to so many timers whose time has come; those that have expired since the last time.
+        """See to the entries of up to so many timers whose time has come, and return those that have expired.
 
         The entries are read as they are now; those without a value are left to the store.
         """

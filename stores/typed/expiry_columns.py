@@ -24,9 +24,9 @@ Integers = npt.NDArray[np.int64]
 def without_gone(
     expiry: Expiry, values: Array, times: Array, reached: Integers | None, *, as_of: bool = False
 ) -> tuple[Array, Array]:
-    """Values and timestamps, null where they have expired for those who read them.
+    """Return values and timestamps, null where they have expired for their readers.
 
-    With ``as_of`` a value has been there until it expired, whatever is gone now.
+    With ``as_of`` a value counts until it expired, whatever is gone now.
     """
     until = _limits(expiry, reached, as_of=as_of)
     gone = pc.less_equal(times, until).fill_null(False)
@@ -34,13 +34,13 @@ def without_gone(
 
 
 def timer_rows(expiry: Expiry, escaped: Array, times: Integers, put: int) -> Array:
-    """Return the rows of new timers, once ``expiry`` has been told of the entries that were put.
+    """Return the rows of new timers, after ``expiry`` was told of the entries that were put.
 
     Args:
-        expiry: that of the store.
+        expiry: the store's expiry.
         escaped: the keys of the entries that need a timer, without their terminators.
-        times: of these entries.
-        put: how many entries were put, with those that need none.
+        times: the times of these entries.
+        put: the number of entries that were put, with those that need no timer.
     """
     if expiry.ttl is None or not len(times):
         expiry.wrote(put, -MIN_TIME)
@@ -51,7 +51,7 @@ def timer_rows(expiry: Expiry, escaped: Array, times: Integers, put: int) -> Arr
 
 
 def _limits(expiry: Expiry, reached: Integers | None, *, as_of: bool) -> Any:
-    """Up to which time entries are gone, as an Arrow array for each of those who read them, or a scalar for all."""
+    """Return the times up to which entries are gone, as an Arrow array with one for each reader, or a scalar."""
     least = MIN_TIME if as_of else max(expiry.gone_at(MIN_TIME), MIN_TIME)
     if reached is None or expiry.ttl is None:
         return pa.scalar(least, pa.int64())

@@ -18,7 +18,7 @@ from millpond.stores.typed.scans import Scan
 from millpond.stores.typed.store import K, Store, V, WritableStore, column_of
 
 MOST_COUNTED: Final = 1001
-"""Of more entries the number is estimated."""
+"""The number of entries above which their number is estimated."""
 
 
 class ReadOnlyKeyValueStore(Store[K, V]):
@@ -102,14 +102,14 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V], WritableStore[K, V]):
         self.put_many([key for key, _ in pairs], [value for _, value in pairs])
 
     def put_if_absent(self, key: K, value: V | None) -> V | None:
-        """Set ``key`` to ``value`` if it has none; the value that it had, or None."""
+        """Set ``key`` to ``value`` if it has none; return the value that it had, or None."""
         old = self.get(key)
         if old is None:
             self.put(key, value)
         return old
 
     def delete(self, key: K) -> V | None:
-        """Delete ``key``; the value that it had, or None."""
+        """Delete ``key``; return the value that it had, or None."""
         old = self.get(key)
         if old is not None:
             self.put(key, None)

@@ -60,8 +60,8 @@ def check_layout(store: str, layout: Layout | None, backend: Backend) -> None:
     """Refuse rows of another layout than ``layout``. A store that is still empty may get any.
 
     Args:
-        store: how errors call the store.
-        layout: what the rows should hold; None for what the store's kind says and nothing else.
+        store: the name of the store for errors.
+        layout: the layout that the rows should have; None for the kind's alone.
         backend: the rows as they were committed.
 
     Raises:

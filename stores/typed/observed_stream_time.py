@@ -30,7 +30,7 @@ class ObservedStreamTime:
         self._saved = self.time
 
     def set_back(self, done: SetBack) -> bool:
-        """Set the time back to the limit; False if it is not beyond it."""
+        """Set the time back to the limit; return False if it is not beyond it."""
         beyond = done.moves(self._name, self.time)
         if beyond:
             self.time = done.limit

@@ -1,7 +1,7 @@
-"""Many ranges of rows read at once: by one walk where they lie close together, one by one where they do not.
+"""Many ranges of rows read at once: by one walk if they lie close together, else one by one.
 
-Rule of this module: it asks a backend for nothing but scans, and knows neither keys nor times. How far a walk reaches
-follows from what it meets: a walk that passes many rows outside of the ranges is given up, and the next is shorter.
+Rule of this module: it asks a backend for nothing but scans, and knows neither keys nor times. The reach of a walk
+follows from its rows: a walk that passes many rows outside of the ranges is given up, and the next is shorter.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +10,7 @@ from typing import Final
 from millpond.stores.backend.contract import Entries
 
 Range = tuple[bytes, bytes]
-"""The first row, and the one before which to stop."""
+"""The first row of a range, and the row before which to stop."""
 
 _PATIENCE: Final = 24
 """About how many rows a walk passes in the time that it takes to begin another one."""

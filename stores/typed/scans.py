@@ -1,4 +1,4 @@
-"""Scans as the users of typed stores hold them: context managers, counted while they are open.
+"""Scans for the users of typed stores: context managers, counted while they are open.
 
 Rule of this module: it knows neither stores nor backends. An owner of scans keeps one ``OpenScans``, passes every
 iterator through ``begin`` and calls ``close`` at its own end. A scan that is still held and unfinished then was leaked:
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Scan(Iterator[T], Generic[T]):
-    """An iterator that is also a context manager. Exhausting, closing or dropping it frees what it holds.
+    """An iterator that is also a context manager. Exhausting, closing or dropping it frees the engine's iterator.
 
     >>> with OpenScans("store 'counts'").begin(iter("abc")) as scan:
     ...     next(scan)
@@ -48,12 +48,12 @@ class Scan(Iterator[T], Generic[T]):
         return self._finished
 
     def close(self) -> None:
-        """Free what it holds; it gives nothing more. Closing twice is no error."""
+        """Close the scan and free its entries. Closing twice is no error."""
         self._finished = True
         self._entries = iter(())
 
     def end(self, message: str) -> None:
-        """Free what it holds; the next step raises ``StoreClosedError`` with ``message``."""
+        """Close the scan and free its entries; the next step raises ``StoreClosedError`` with ``message``."""
         self._entries = _ended(message)
 
     def __enter__(self) -> Self:
@@ -69,7 +69,7 @@ class OpenScans:
     """The scans of one owner that somebody still holds.
 
     Args:
-        owner: what reports call it, such as ``store 'counts'``.
+        owner: the name of the owner for reports, such as ``store 'counts'``.
     """
 
     def __init__(self, owner: str) -> None:
@@ -83,14 +83,14 @@ class OpenScans:
         return scan
 
     def count(self) -> int:
-        """Return how many are open."""
+        """Return the number of open scans."""
         return sum(not scan.finished for scan in list(self._scans))
 
     def close(self) -> int:
         """End the scans that are still open and report them as leaked: a log line and a ``ResourceWarning``.
 
         Returns:
-            How many there were.
+            The number of scans.
         """
         leaked = [scan for scan in list(self._scans) if not scan.finished]
         self._scans.clear()

@@ -1,4 +1,4 @@
-"""``SetBack``: the times of one store on their way back to a limit, and what that has changed.
+"""``SetBack``: the times of one store that are set back to a limit, and the changes made.
 
 Rule of this module: it only notes. A store's kind and its layout know where their times are, and set them back.
 """
@@ -23,7 +23,7 @@ class SetBack:
     removed: int = 0
 
     def moves(self, name: str, time: int | None) -> bool:
-        """Return whether the time called ``name`` lies beyond the limit; if so, it is noted."""
+        """Return whether the time called ``name`` lies beyond the limit, and note it if so."""
         if time is None or time <= self.limit:
             return False
         self.moved[name] = time

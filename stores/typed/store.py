@@ -105,7 +105,7 @@ def _unreadable(store: str, what: str, error: SerdeError) -> UnreadableRowError:
 
 
 def column_of(made: Sequence[T], sources: Sequence[object]) -> list[T | None]:
-    """``made`` with None put in wherever ``sources`` has None: one was made of each of the others, in their order."""
+    """Return ``made`` with None put in wherever ``sources`` has None; the others match in their order."""
     if len(made) == len(sources):
         return [*made]
     rest = iter(made)
@@ -119,10 +119,10 @@ class Store(ABC, Generic[K, V]):
     back, or its backend changed by other means, open the store anew, which is cheap.
 
     Args:
-        name: what errors call the store.
-        transaction: where it reads and writes; no two stores share one.
-        key_serde: how its keys become bytes.
-        value_serde: how its values become bytes.
+        name: the name of the store for errors.
+        transaction: its transaction, which no other store shares.
+        key_serde: the serde of its keys.
+        value_serde: the serde of its values.
     """
 
     _kept_terms = KeptTerms({}, {})
@@ -170,7 +170,7 @@ class Store(ABC, Generic[K, V]):
             raise CorruptStoreError(f"store {self._name!r} has a damaged row {row!r}: {error}") from error
 
     def damaged_rows(self) -> Iterator[tuple[bytes, Exception]]:
-        """Read every row, and give each that breaks the layout or cannot be read, with what its reader raised."""
+        """Yield each row that breaks the layout or cannot be read, with the exception of its reader."""
         for row, data in self._scan_rows(DATA, None):
             try:
                 self._check_row(row, data)
@@ -179,10 +179,10 @@ class Store(ABC, Generic[K, V]):
 
     @abstractmethod
     def _check_row(self, row: bytes, data: bytes) -> None:
-        """Raise ``ValueError``, or what reading the row raises, if it breaks the layout."""
+        """Raise ``ValueError``, or the error of reading the row, if it breaks the layout."""
 
     def know_terms(self, kept: KeptTerms) -> None:
-        """Know which parameters the rows depended on when the store was committed."""
+        """Take over the parameters on which the rows depended when the store was committed."""
         self._kept_terms = kept
 
     def noted(self, name: str) -> int | None:
@@ -255,21 +255,21 @@ class WritableStore(Store[K, V]):
         return [name for name in names if name.startswith(prefix)]
 
     def keep_layout(self, layout: Layout | None) -> None:
-        """Tell with the first change what the rows hold beyond what the kind says; None: nothing."""
+        """Write the layout of the rows with the first change; None for the kind's alone."""
         self._layout = layout
 
     def keep_terms(self, terms: Terms | None, kept: KeptTerms) -> None:
-        """Tell with the first change which parameters the rows depend on; None: on none.
+        """Write the parameters on which the rows depend with the first change; None for none.
 
         Args:
-            terms: these.
-            kept: what the store was committed with.
+            terms: the parameters.
+            kept: the terms that the store was committed with.
         """
         self._terms = terms
         self.know_terms(kept)
 
     def note(self, name: str, value: int) -> None:
-        """Let the terms tell the next run something else, if they note anything of that name."""
+        """Note another value in the terms for the next run, if they note anything of that name."""
         if self._terms is not None and dict(self._terms.noted).get(name, value) != value:
             noted = {one: value if one == name else known for one, known in self._terms.noted}
             self._terms = replace(self._terms, noted=tuple(noted.items()))
@@ -277,8 +277,8 @@ class WritableStore(Store[K, V]):
     def set_back(self, limit: int) -> SetBack:
         """Set the times that the store keeps back to ``limit``, where they are later, and remove what lies beyond.
 
-        Entries of a time after ``limit`` are removed, since they would be newer than stream time. Where the time is
-        only the timestamp of a value, it becomes ``limit``. What was forgotten meanwhile does not come back.
+        Entries of a time after ``limit`` are removed, since they would be newer than stream time. If the time is only
+        the timestamp of a value, it becomes ``limit``. Entries that were forgotten meanwhile do not come back.
 
         >>> from millpond.stores import STRING, VersionedKeyValueStore
         >>> from millpond.stores.backend.memory import MemoryBackend
@@ -297,12 +297,12 @@ class WritableStore(Store[K, V]):
         return done
 
     def _set_back(self, done: SetBack) -> None:
-        """``set_back`` as far as the kind of the store knows its times."""
+        """Do the work of ``set_back`` for the times that the kind of the store knows."""
 
     def flush(self) -> None:
-        """Write what the store only remembers (observed stream time, ...) into the transaction, before its commit.
+        """Write what the store has only in memory (observed stream time, ...) into the transaction, before its commit.
 
-        An override calls this one last: without any change there is nothing to tell of the rows either.
+        An override calls this one last: without any change, layout and terms are not written either.
         """
         if self._transaction.changed_keys and self._layout is not None and self._read(LAYOUT_ROW) is None:
             self._write(LAYOUT_ROW, self._layout.to_bytes())

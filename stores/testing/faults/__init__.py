@@ -1,1 +1,1 @@
-"""Faults on demand, for tests of whatever stands on a backend or a storage that may fail."""
+"""Faults on demand, for tests of code on a backend or a storage that may fail."""

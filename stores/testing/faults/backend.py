@@ -1,7 +1,7 @@
-"""A backend, and a supplier of backends, that fail as a plan says.
+"""A backend, and a supplier of backends, that fail by a plan.
 
-Rule of this module: it knows no engine. Whatever an engine can do beyond the contract goes through the functions of
-``millpond.stores.backend.contract``, so the wrapper can all of it.
+Rule of this module: it knows no engine. All that an engine can do beyond the contract goes through the functions of
+``millpond.stores.backend.contract``, so the wrapper can do it, too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _ENTRIES_PER_STEP = 4
 
 
 class FaultyBackend(Backend):
-    """``backend``, whose steps fail as ``plan`` says; afterwards it works again."""
+    """``backend``, with steps that fail by ``plan``; afterwards it works again."""
 
     def __init__(self, backend: Backend, plan: FaultPlan) -> None:
         self.max_key_size = backend.max_key_size
@@ -81,7 +81,7 @@ class FaultyBackend(Backend):
             self._fail_after(Step.BACKEND_CLOSE)
 
     def _meet(self, step: Step) -> bool:
-        """Return whether the step is to be taken, and to fail afterwards."""
+        """Return whether to take the step, and whether to fail afterwards."""
         return _meet(self._plan, step)
 
     def _fail_after(self, step: Step) -> NoReturn:
@@ -89,7 +89,7 @@ class FaultyBackend(Backend):
 
 
 class FaultySupplier(BackendSupplier):
-    """``supplier``, whose backends fail as ``plan`` says. Their directories are those of ``supplier``."""
+    """``supplier``, with backends that fail by ``plan``. Their directories are those of ``supplier``."""
 
     def __init__(self, supplier: BackendSupplier, plan: FaultPlan) -> None:
         vars(self).update(name=supplier.name, persistent=supplier.persistent, checksums=supplier.checksums)

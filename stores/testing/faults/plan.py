@@ -1,6 +1,6 @@
-"""Faults on demand: what may fail, where, and a plan that says when.
+"""Faults on demand: the faults, the steps, and a plan of when they happen.
 
-Rule of this module: it damages nothing itself. Whatever can fail asks its plan at each step, and does what the plan
+Rule of this module: it damages nothing itself. An object that can fail asks its plan at each step, and does as the plan
 answers: ``FaultyBackend`` and ``FaultySupplier`` (``millpond.stores.testing.faults.backend``), ``FaultyStorage``
 (``millpond.stores.testing.faults.storage``) and ``FaultyClock``. A plan is a function of the steps alone, so that the
 same steps meet the same faults.
@@ -35,11 +35,11 @@ class Fault(StrEnum):
     """A fault that can happen at a step."""
 
     ERROR = "error"
-    """It fails, and nothing was done but perhaps a part of it."""
+    """It fails, and nothing was done, or a part of it."""
     APPLIED = "applied"
     """It is done, and fails all the same, as when a connection breaks before the answer."""
     LIE = "lie"
-    """It reports success, but what was written is cut off, what was read has a wrong bit, what was deleted is there."""
+    """It reports success, but a written file is cut off, read bytes have a wrong bit, a deleted file is still there."""
     LAG = "lag"
     """A listing does not show the newest file yet."""
     DAMAGE = "damage"
@@ -93,17 +93,17 @@ POSSIBLE: Final[dict[Step, frozenset[Fault]]] = {
     Step.FILE_DELETE: frozenset(_FILE | {Fault.APPLIED, Fault.LIE}),
     Step.CLOCK: frozenset({Fault.JUMP}),
 }
-"""Which faults each step can meet."""
+"""The faults that each step can meet."""
 
 SURVIVABLE: Final = tuple(fault for fault in Fault if fault is not Fault.DEATH)
 """All faults that do not end the process which asks."""
 
 Choice: TypeAlias = Callable[[Step], Fault | None]
-"""What a plan is made of: called at each step, it names a fault that is possible there, or None."""
+"""A function that is called at each step, and returns a fault that is possible there, or None."""
 
 
 class InjectedFault(MillpondError):
-    """A failure that a plan has asked for; caught apart from those that nobody asked for."""
+    """A failure that a plan has asked for; caught apart from other failures."""
 
 
 class InjectedBackendFault(InjectedFault, BackendError):
@@ -123,15 +123,15 @@ class InjectedStorageFault(InjectedFault, DurabilityError):
 
 
 class FaultPlan:
-    """Says at each step what goes wrong there. Used as a context, it adds to every error how to repeat it.
+    """A plan of faults. Used as a context manager, it adds to every error how to repeat it.
 
     Build it with ``at``, for one fault at one step, or with ``seeded``, for faults by chance. A plan that travels to
     another process goes on there by itself.
 
     Attributes:
-        steps: how often each step was come to.
-        met: what has happened, in order.
-        lies: the files whose content was cut off, and what they should hold.
+        steps: the number of times that each step was reached.
+        met: the faults so far, in order.
+        lies: the files whose content was cut off, and the content that they should have.
     """
 
     def __init__(self, choose: Choice | None = None, *, how: str = "", delay: float = 0.002) -> None:
@@ -145,12 +145,12 @@ class FaultPlan:
 
     @classmethod
     def at(cls, number: int, fault: Fault, *steps: Step) -> Self:
-        """``fault`` at the ``number``-th of the steps where it is possible, counted from one; 0 never.
+        """Return a plan of ``fault`` at the ``number``-th step where it is possible, counted from one; 0 for never.
 
         Args:
-            number: a test that counts up until a plan has ``met`` nothing has tried every step.
-            fault: what happens there.
-            steps: which steps count; all if there are none.
+            number: the step; a test that counts up until a plan has ``met`` nothing has tried every step.
+            fault: the fault.
+            steps: the steps that count; all if there are none.
         """
         return cls(_At(number, fault, frozenset(steps) or frozenset(Step)), how=f"{fault} number {number}")
 
@@ -162,18 +162,18 @@ class FaultPlan:
         rate: float = 0.02,
         faults: Collection[Fault] = tuple(fault for fault in Fault if fault is not Fault.DEATH),
     ) -> Self:
-        """Faults by chance: at each step with the probability ``rate``, one of ``faults`` that are possible there.
+        """Return a plan of random faults: at each step, with the probability ``rate``, one of the possible ``faults``.
 
         Args:
-            seed: by default what ``fault_seed`` says.
-            rate: from 0 to 1.
-            faults: by default all but deaths.
+            seed: the seed; by default from ``fault_seed``.
+            rate: the probability, from 0 to 1.
+            faults: the faults; by default all but deaths.
         """
         number = fault_seed() if seed is None else seed
         return cls(_Seeded(number, rate, faults), how=f"{SEED_VARIABLE}={number}")
 
     def meet(self, step: Step) -> Fault | None:
-        """Come to ``step``. Delays and deaths happen here; anything else is up to the caller.
+        """Note that ``step`` is reached, and return its fault. Delays and deaths happen here, others in the caller.
 
         Raises:
             ConfigurationError: the plan asks for a fault that is not possible at this step.

@@ -1,7 +1,7 @@
-"""A storage that fails, and lies, as a plan says.
+"""A storage that fails, and lies, by a plan.
 
-Rule of this module: errors arise where a file system's would, below the storage's own handling of errors, wherever a
-stream passes through here.
+Rule of this module: errors arise where a file system's would, below the storage's own handling of errors, and a stream
+passes through here.
 """
 
 import errno
@@ -20,13 +20,13 @@ _WRITES_PER_STEP = 8
 
 @dataclass(frozen=True, repr=False)
 class FaultyStorage(Storage):
-    """A storage whose steps fail as ``plan`` says. Build it with ``over``."""
+    """A storage whose steps fail by ``plan``. Build it with ``over``."""
 
     plan: FaultPlan
 
     @classmethod
     def over(cls, storage: Storage, plan: FaultPlan) -> Self:
-        """Return the same place as ``storage``."""
+        """Return a faulty storage at the same place as ``storage``."""
         return cls(storage.uri, plan, sync=storage.sync)
 
     @contextmanager
@@ -96,7 +96,7 @@ class FaultyStorage(Storage):
 
 
 class _FaultyStream:
-    """Passes on what is written, in halves, as far as the plan lets it."""
+    """A stream that passes on bytes in halves, as far as the plan lets it."""
 
     def __init__(self, stream: Any, plan: FaultPlan) -> None:
         self._stream = stream
@@ -107,7 +107,7 @@ class _FaultyStream:
 
     @property
     def whole(self) -> bytes:
-        """All that was to be written."""
+        """All bytes that were to be written."""
         return b"".join(self._parts)
 
     def write(self, data: Any) -> None:

@@ -29,15 +29,15 @@ _Given = TypeVar("_Given")
 
 FEW: Final = 2_000
 MANY: Final = 40_000
-"""Entries among which is read."""
+"""The number of entries among which is read."""
 _BATCH: Final = 1_000
-"""Changes of a write."""
+"""The changes of a write."""
 _VALUE: Final = 100
-"""Bytes of a value."""
+"""The bytes of a value."""
 _SECONDS: Final = 1.0
-"""How long one thing is repeated at most."""
+"""The most seconds for which one thing is repeated."""
 _SYNCED: Final = 20
-"""Writes and flushes of which the syncs are counted."""
+"""The number of writes and flushes whose syncs are counted."""
 
 
 @dataclass(frozen=True)
@@ -83,10 +83,10 @@ class Figures:
 
 
 def measured(supplier: BackendSupplier, changes: int) -> Figures:
-    """Return the figures of a backend, with so many changes to see what grows.
+    """Return the figures of a backend, with so many changes to show its growth.
 
     Raises:
-        BackendError: the process that measures has ended early. What it said is on the standard error.
+        BackendError: the process that measures has ended early. Its messages are on the standard error.
     """
     with TemporaryDirectory(prefix="millpond-report-") as place:
         with Child(_measure, supplier, Path(place), changes) as child:
@@ -101,7 +101,7 @@ def measured(supplier: BackendSupplier, changes: int) -> Figures:
 
 
 def _measure(supplier: BackendSupplier, place: Path, changes: int) -> None:
-    """In a child: measure, and report the figures as JSON."""
+    """Measure, and report the figures as JSON; called in a child."""
     syncs = _syncs(supplier, place / "synced")
     chance = random.Random(0)
     with open_backend(supplier, place / "measured") as backend:
@@ -162,13 +162,13 @@ def _parts(count: int, chance: random.Random) -> Iterator[list[tuple[bytes, byte
 
 
 def _over(keys: Sequence[bytes], changes: int, chance: random.Random) -> Iterator[Changes]:
-    """So many changes of keys by chance, as writes."""
+    """Yield so many random changes of keys, as writes."""
     for _ in range(0, changes, _BATCH):
         yield {key: chance.randbytes(_VALUE) for key in chance.sample(keys, _BATCH)}
 
 
 def _rate(call: Callable[[_Given], object], given: Sequence[_Given], *, seconds: float = _SECONDS) -> float:
-    """Return how many calls a second are done, for as long as there is time."""
+    """Return how many calls are done per second, for as long as there is time."""
     began, done = time.perf_counter(), 0
     for one in given:
         call(one)
@@ -190,11 +190,11 @@ class _Growth:
         self.disk_most = self.disk_after = self.files_most = 0
 
     def begin(self) -> None:
-        """After so many writes that an engine holds in memory what it always does."""
+        """Begin after so many writes that an engine holds in memory what it always does."""
         self.memory_before, self.open_before = _memory(), _open_files()
 
     def look(self) -> None:
-        """At the files."""
+        """Look at the files."""
         sizes = [_blocks(path) for path in self._directory.glob("**/*")]
         self.disk_after = sum(sizes)
         self.disk_most = max(self.disk_most, self.disk_after)
@@ -206,7 +206,7 @@ class _Growth:
 
 
 def _blocks(path: Path) -> int:
-    """Bytes of the disk that a file takes; 0 of one that has gone."""
+    """Return the bytes of the disk that a file takes; 0 for one that has gone."""
     try:
         return path.stat().st_blocks * 512
     except FileNotFoundError:
@@ -228,7 +228,7 @@ def _open_files() -> int | None:
 
 
 class _SyncCounter(Watcher):
-    """Counts the syncs before each mark."""
+    """A counter of the syncs before each mark."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -243,7 +243,7 @@ class _SyncCounter(Watcher):
 
 
 def _syncs(supplier: BackendSupplier, directory: Path) -> tuple[float, float] | None:
-    """Return how many syncs a write and a flush have; None where the system does not show them."""
+    """Return the syncs of a write and of a flush; None where the system does not show them."""
     counter = _SyncCounter()
     try:
         watch(partial(_write_and_flush, supplier, directory), counter)

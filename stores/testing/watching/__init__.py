@@ -1,1 +1,1 @@
-"""Another process's calls of the system, each seen before it is done; what a kill or a loss of power there leaves."""
+"""Another process's calls of the system, each seen before it is done, and the effects of a kill or power loss there."""

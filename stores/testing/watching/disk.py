@@ -23,12 +23,12 @@ class Disk:
         self._due: set[Path] = set()
 
     def has(self, call: Announced) -> bool:
-        """Return whether a call may change or sync something here."""
+        """Return whether a call may change or sync a file here."""
         path = call.path()
         return path is None or path.is_relative_to(self._root)
 
     def shown(self, call: Announced) -> None:
-        """Take note of a call."""
+        """Note a call."""
         self._settle()
         path = call.path()
         if call.name in SYNCS:

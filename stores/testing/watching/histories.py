@@ -1,4 +1,4 @@
-"""Histories of a backend in which a kill or a loss of power could come at any moment, and what it holds then."""
+"""Histories of a backend in which a kill or a loss of power could come at any moment, and its content then."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -16,19 +16,19 @@ from millpond.stores.testing.watching.watched_work import Mark, watch
 Content: TypeAlias = dict[bytes, bytes]
 
 _ROWS: Final = 3_000
-"""Changes of a large write."""
+"""The changes of a large write."""
 _LARGE: Final = 300_000
-"""Bytes of a large value."""
+"""The bytes of a large value."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A change of the content, or ``FLUSH``, or ``REOPEN``; without a name, it is not looked at."""
+    """A change of the content, or ``FLUSH``, or ``REOPEN``; a step without a name is not looked at."""
 
     what: str
     change: Callable[[Backend], object] | None = None
     result: Callable[[Content], Content] | None = None
-    """What the same change makes of a content in plain Python."""
+    """A function that makes the same change to a content in plain Python."""
 
 
 FLUSH: Final = Step("a flush")
@@ -36,7 +36,7 @@ REOPEN: Final = Step("a close and an opening")
 
 
 def written() -> list[Step]:
-    """Small and large writes, and deletions, with flushes and reopens between them."""
+    """Return small and large writes, and deletions, with flushes and reopens between them."""
     chance = random.Random(0)
 
     def rows(size: int) -> dict[bytes, bytes | None]:

@@ -1,6 +1,6 @@
 """Copies of a directory as a kill or a loss of power would leave it, taken while other work goes on in it.
 
-Rule of this module: it knows how many changes were begun and flushed, and not what they are.
+Rule of this module: it knows how many changes were begun and flushed, but not the changes.
 """
 
 import os
@@ -15,7 +15,7 @@ from millpond.stores.testing.watching.system_calls import Announced
 from millpond.stores.testing.watching.watched_work import Watcher
 
 _PICKED: Final = (2, 3, 8, 64, 512)
-"""Before which calls of each step a copy is taken; what a step does in parts, it has begun to do by then."""
+"""The calls of each step before which a copy is taken; work that a step does in parts has begun by then."""
 
 
 class Loss(StrEnum):
@@ -54,7 +54,7 @@ class Image:
 
 
 class ImageTaker(Watcher):
-    """Takes copies of ``root`` below ``target`` and tells each."""
+    """The taker of copies of ``root`` below ``target``, each of which it tells."""
 
     def __init__(self, disk: Disk, root: Path, target: Path, tell: Callable[[Image], None]) -> None:
         self._disk = disk

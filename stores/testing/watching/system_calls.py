@@ -1,7 +1,7 @@
 """Calls of the system that one process announces to another, which lets each of them go on.
 
-Linux has that from 5.5 on: filters of ``seccomp`` with a listener. Nothing is patched, so calls from C are seen as
-those of Python are, and those of all threads. Rule of this module: the system's numbers and layouts live here.
+Linux has this from 5.5 on: filters of ``seccomp`` with a listener. Nothing is patched, so calls from C are seen like
+calls from Python, in all threads. Rule of this module: the system's numbers and layouts live here.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 
 class Machine(NamedTuple):
-    """A kind of processor: its number, that of ``seccomp``, and the calls that are announced."""
+    """A kind of processor: its number, the number of ``seccomp``, and the calls that are announced."""
 
     audit: int
     seccomp: int
@@ -51,12 +51,12 @@ SYNCS: Final = frozenset(("msync", "fsync", "fdatasync", "sync", "syncfs"))
 _INSTRUCTION: Final = Struct("HBBI")
 _LOAD, _IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
 _CALL, _MACHINE = 0, 4
-"""Where a filter finds the number of the call, and that of the machine."""
+"""The places at which a filter finds the number of the call, and the number of the machine."""
 _ALLOW, _ANNOUNCE = 0x7FFF0000, 0x7FC00000
 _SET_FILTER, _WITH_LISTENER, _NO_NEW_PRIVILEGES = 1, 1 << 3, 38
 
 _ANNOUNCED: Final = Struct("QIIiIQ6Q")
-"""Its number, the thread, flags; the call's number, the machine, where it was called; the call's six arguments."""
+"""Its number, the thread, flags; the call's number, the machine, the caller's address; the call's six arguments."""
 _ANSWER: Final = Struct("QqiI")
 _RECEIVE, _SEND, _GO_ON = 0xC0502100, 0xC0182101, 1
 
@@ -88,7 +88,7 @@ class Announced(NamedTuple):
         return None
 
     def syncs_what_it_writes(self) -> bool:
-        """Return whether it writes by a descriptor that was opened to sync whatever is written."""
+        """Return whether it writes by a descriptor that was opened to sync all writes."""
         with suppress(OSError, StopIteration):
             lines = Path(f"/proc/{self.thread}/fdinfo/{self.descriptor}").read_text().splitlines()
             flags = next(line for line in lines if line.startswith("flags:"))
@@ -106,7 +106,7 @@ class Announced(NamedTuple):
 
 @dataclass(frozen=True)
 class Listener:
-    """Gives each call that a process announces, which goes on when the next one is asked for."""
+    """The listener that returns each call that a process announces; the call goes on when the next one is asked for."""
 
     descriptor: int
 
@@ -135,7 +135,7 @@ class Listener:
 
 
 def announce_calls() -> int:
-    """Announce the calls of this thread, and of those that it begins, from now on: the descriptor of the listener.
+    """Announce the calls of this thread, and of those that it begins, from now on; return the listener's descriptor.
 
     Each of these calls waits until the listener lets it go on, so another process has to have the descriptor.
 
@@ -161,7 +161,7 @@ class _Program(ctypes.Structure):
 
 
 def _filter(machine: Machine) -> bytes:
-    """Announces the calls of ``machine`` and allows all others."""
+    """Return a filter that announces the calls of ``machine`` and allows all others."""
     calls = list(machine.calls)
     announce = 4 + len(calls)
     code = [(_LOAD, 0, 0, _MACHINE), (_IF_EQUAL, 0, announce - 3, machine.audit), (_LOAD, 0, 0, _CALL)]

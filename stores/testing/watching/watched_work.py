@@ -13,10 +13,10 @@ from typing import Final, NoReturn, TypeAlias
 from millpond.stores.testing.watching.system_calls import Announced, Listener, NotAnnouncedError, announce_calls
 
 Mark: TypeAlias = Callable[[str], None]
-"""Called in the work, it tells the watcher how far that has come; when it returns, the watcher has taken note."""
+"""A function for the work to tell the watcher its progress; when it returns, the watcher has taken note."""
 
 _LONGEST: Final = 50_000
-"""Bytes of a mark."""
+"""The most bytes of a mark."""
 _FAILED: Final = "failed: "
 
 
@@ -25,7 +25,7 @@ class WorkFailedError(Exception):
 
 
 class Watcher(ABC):
-    """Looks at what the work does. While it looks, the work waits."""
+    """A watcher of the work, which waits while it looks."""
 
     @abstractmethod
     def called(self, call: Announced) -> None:
@@ -77,7 +77,7 @@ def _show(listener: Listener, marks: socket, bell: int, watcher: Watcher) -> Non
 
 
 def _do(work: Callable[[Mark], None], marks: socket, bell: int) -> NoReturn:
-    """In the fork: do the work, which rings the ``bell`` for each mark and waits until that is heard."""
+    """Do the work, ring the ``bell`` for each mark and wait until it is heard; called in the fork."""
 
     def mark(text: str) -> None:
         marks.send(text.encode()[-_LONGEST:])
