@@ -103,7 +103,7 @@ from typing import ClassVar, Final
 from millpond.masking import without_known
 
 CODE: Final = re.compile(r"MILLPOND(?:-[A-Z]+)+")
-"""What a code looks like, to find one in a text."""
+"""The pattern of a code in a text."""
 _ENDING: Final = re.compile(rf" \[{CODE.pattern}\]")
 
 
@@ -134,7 +134,7 @@ class Coded(Exception):
 
     @property
     def sentence(self) -> str:
-        """The message without codes: neither its own nor those of errors that it quotes."""
+        """The message without codes: neither its own nor the codes of errors that it quotes."""
         return without_known(_ENDING.sub("", super().__str__()))
 
     def __str__(self) -> str:
@@ -142,7 +142,7 @@ class Coded(Exception):
 
 
 class MillpondError(Coded):
-    """The root of everything that Millpond raises on purpose."""
+    """The root of all errors that Millpond raises on purpose."""
 
 
 class ConfigurationError(MillpondError, ValueError):

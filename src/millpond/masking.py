@@ -20,15 +20,15 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus
 MASK: Final = "***"
 
 _SHORTEST: Final = 4
-"""Shorter texts are parts of too many others."""
+"""The length of the shortest secret that is masked: shorter texts are parts of too many others."""
 _SHORT: Final = 8
-"""Texts below this are masked as words, and not in the middle of others."""
+"""The length below which texts are masked as words, and not in the middle of others."""
 
 _NAME: Final = (
     r"[\w.-]*(?:pass|pwd|secret|token|credential|auth|signature|connection_?string)[\w.-]*"
     r"|(?:[\w.-]*[_.-])?(?:sig|sas|(?:api|access|private|account|shared)?_?key)"
 )
-"""The names of what is secret."""
+"""The names of secrets."""
 _IS_NAME: Final = re.compile(_NAME, re.IGNORECASE)
 _NAMED: Final = re.compile(rf"(?<![\w.-])({_NAME})=[^&\s'\"<>]*", re.IGNORECASE)
 _TOLD: Final = re.compile(
@@ -36,10 +36,10 @@ _TOLD: Final = re.compile(
     r"(?:bearer\s+|basic\s+|sharedkey\s+)?[^\s'\"<>,}]+",
     re.IGNORECASE,
 )
-"""The same in JSON and in headers."""
+"""The names of secrets in JSON and in headers."""
 _USER: Final = re.compile(r"//[^\s/?&]*@|//[^\s/?&:@]*:[^/?&@]*@|:(?!//)[^\s'\"]*@")
 _ENDS: Final = re.compile(r"%(0[9AD]|2[0267])", re.IGNORECASE)
-"""What would end a password in a text if it were not quoted: blanks, line ends, quotes and ``&``."""
+"""The characters that would end a password in a text if it were not quoted: blanks, line ends, quotes and ``&``."""
 _QUERY: Final = re.compile(
     r"\b((?:https?|abfss?|wasbs?|adl|az|s3[an]?|gs|gcs)://[^\s'\"<>?]*\?)([^\s'\"<>]*)", re.IGNORECASE
 )
@@ -58,9 +58,9 @@ _secrets: Final[set[str]] = set()
 
 
 def know(uri: str) -> None:
-    """Take the password of a state directory's URI, and its options, for secrets, but those that are known to be none.
+    """Take the password of a state directory's URI for a secret, and its options, except those known to be harmless.
 
-    Of a backend's URL, only those options are secret whose names say so, and the password of a URL in an option.
+    In a backend's URL, only options with a secret's name are secret, and the password of a URL in an option.
     """
     _, separator, rest = uri.partition("://")
     if not separator:
@@ -77,12 +77,12 @@ def know(uri: str) -> None:
 
 
 def _is_backend(rest: str) -> bool:
-    """Return whether a URL has no place, as those of backends."""
+    """Return whether a URL has no place, as backends' URLs."""
     return rest.startswith("?")
 
 
 def know_secret(*secrets: str) -> None:
-    """Take these texts for secrets, whatever holds them."""
+    """Take these texts for secrets, wherever they are."""
     new = {secret for secret in secrets if len(secret) >= _SHORTEST and not _is_harmless(secret)} - _secrets
     if new:
         _secrets.update(new)
@@ -90,9 +90,9 @@ def know_secret(*secrets: str) -> None:
 
 
 class SecretsInUse:
-    """All that ``know`` was told when this is sent to another process, which then knows it, too.
+    """All secrets that ``know`` has when this is sent to another process, which then knows them, too.
 
-    What the environment holds stays: who has not got it cannot tell it.
+    Secrets of the environment are not sent: a process without them cannot show them.
     """
 
     def __reduce__(self) -> "tuple[Callable[..., SecretsInUse], tuple[str, ...]]":
@@ -140,7 +140,7 @@ def without_known_in(error: BaseException) -> None:
 def masked_errors() -> Iterator[None]:
     """Let no error pass that shows a secret in use, in its message, its notes or its causes.
 
-    One that cannot be had without it, such as one that says what is not among its arguments, makes way for its text.
+    An error that cannot be masked, such as one whose text is not among its arguments, is replaced by its text.
     """
     try:
         yield
@@ -154,7 +154,7 @@ def masked_errors() -> Iterator[None]:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error, what caused it, and those that it is a group of."""
+    """Yield an error, its causes, and the errors that it groups."""
     seen: set[int] = set()
     waiting = [error]
     while waiting:
@@ -167,7 +167,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _mask_in_place(error: BaseException, mask: Callable[[str], str]) -> None:
-    """Mask what an error says: its arguments, its notes, and whatever text it keeps."""
+    """Mask the texts of an error: its arguments, its notes, and other text that it keeps."""
     notes = getattr(error, "__notes__", ())
     if isinstance(notes, list):
         notes[:] = [mask(str(note)) for note in notes]
@@ -196,7 +196,7 @@ def _in_use() -> re.Pattern[str] | None:
 
 
 def _spellings(secret: str) -> set[str]:
-    """Return a secret as it may stand in a text: quoted for a URL once or twice, in JSON, Python, HTML or Base64."""
+    """Return the forms of a secret in texts: quoted for a URL once or twice, in JSON, Python, HTML or Base64."""
     plain = unquote(secret)
     found = {
         secret,
@@ -218,7 +218,7 @@ def _findable(text: str) -> str:
 
 
 def _is_harmless(text: str) -> bool:
-    """Return whether a text is a number, a truth value or the like, which other texts have, too."""
+    """Return whether a text is a number, a truth value or the like, which other texts contain, too."""
     return re.fullmatch(r"[\d.:-]*|true|false|https?|none|default|anonymous", text, re.IGNORECASE) is not None
 
 

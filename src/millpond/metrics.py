@@ -18,13 +18,13 @@ class StoreMetric(StrEnum):
     """The metrics of the opening and the commit of stores."""
 
     OPEN_DURATION = "open.duration"
-    """The time until the stores of a task were open, with everything that had to be restored for that."""
+    """The time until the stores of a task were open, with all restores that took."""
 
     RESTORE_DURATION = "restore.duration"
     """Of a store: the time in which its local copy got rows from durable files; part of ``open.duration``."""
 
     RESTORE_FULL = "restore.full"
-    """Of a store: 1 if its local copy was filled anew, and did not only catch up."""
+    """Of a store: 1 if its local copy was filled anew, rather than only caught up."""
 
     RESTORE_ROWS = "restore.rows"
     """Of a store: the rows that its local copy got from durable files."""
@@ -66,11 +66,11 @@ class StoreMetric(StrEnum):
     """The bytes that the disk has."""
 
     FILES_RETAINED = "files.retained"
-    """The durable files that the task has in the storage once garbage was collected, as a snapshot has it done."""
+    """The durable files that the task has in the storage after a garbage collection, which a snapshot causes."""
 
 
 class Stopwatch:
-    """Measures stretches of time, one after the other."""
+    """A measure of stretches of time, one after the other."""
 
     def __init__(self) -> None:
         self._since = monotonic_ns()
@@ -104,9 +104,9 @@ class Metrics:
         """Add to a figure, which begins with 0.
 
         Args:
-            metric: its name.
-            amount: how much.
-            scope: the store or the node that it is measured of; empty for the task.
+            metric: the figure's name.
+            amount: the amount.
+            scope: the store or the node that is measured; empty for the task.
         """
         name = _scoped(metric, scope)
         self._figures[name] = self._figures.get(name, 0) + amount
@@ -120,7 +120,7 @@ class Metrics:
         return _Timed(self, metric, scope)
 
     def timed_each(self, metric: StrEnum, items: Iterable[_Item]) -> Iterator[_Item]:
-        """Yield the items; adds the time that making them takes, and not what the caller does between them."""
+        """Yield the items; add the time that making them takes, without the caller's time between them."""
         watch = Stopwatch()
         for item in items:
             self.add(metric, watch.lap())

@@ -1,8 +1,8 @@
-"""Releases: which one this is, and which is the oldest that reads each number of what outlives a process.
+"""Releases: this one, and the oldest that reads each number of things that outlive a process.
 
-Rule of this module: it is the one place that names releases, also that of the package itself. A new number of a format
-gets a line in ``OLDEST_READERS``, and no line is ever changed. What is written says who wrote it and who may read it by
-this table; what must be read by an older release is written in the highest number that the table allows.
+Rule of this module: it is the one place that names releases, including the package's own. A new number of a format gets
+a line in ``OLDEST_READERS``, and no line is ever changed. Written things name their writer and their oldest reader by
+this table; if an older release must read them, they have the highest number that the table allows.
 """
 
 import re
@@ -20,7 +20,7 @@ _RELEASE: Final = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?(?:rc\d{1,9})
 
 
 class Release(NamedTuple):
-    """A release of Millpond; they compare as they came out. A candidate reads and writes what its release does."""
+    """A release of Millpond; releases compare in the order of their appearance. A candidate counts as its release."""
 
     major: int
     minor: int
@@ -28,10 +28,10 @@ class Release(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Return the release that is written so.
+        """Return the release of a text.
 
         Raises:
-            ValueError: it is none.
+            ValueError: it is no release.
 
         >>> str(Release.of("0.1")), str(Release.of("1.0.0rc1"))
         ('0.1.0', '1.0.0')
@@ -84,7 +84,7 @@ OLDEST_READERS: Final[Mapping[Numbered, Mapping[int, Release]]] = {
     Numbered.STATE_VALUE: {1: _0_1, 2: _0_2},
     Numbered.SCHEMAS: {1: _0_2},
 }
-"""By number, the oldest release that reads it."""
+"""The oldest release that reads each number."""
 
 
 def oldest_reader(what: Numbered, number: int) -> Release:
@@ -105,7 +105,7 @@ def older_release(text: object) -> Release:
     """Return the release that a user wants to upgrade from, or to go back to.
 
     Raises:
-        ConfigurationError: it is none that this release can follow.
+        ConfigurationError: it is no release that this one can follow.
     """
     try:
         release = Release.of(text) if isinstance(text, str) else None
@@ -121,10 +121,10 @@ def older_release(text: object) -> Release:
 
 
 def check_reader(where: str, oldest: str, writer: str) -> None:
-    """Refuse what says of itself that this release cannot read it.
+    """Refuse a thing that this release cannot read by its own account.
 
     Args:
-        where: how errors call it.
+        where: its name for errors.
         oldest: the oldest release that reads it.
         writer: the release that wrote it.
 

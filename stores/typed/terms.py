@@ -50,10 +50,10 @@ USUAL: Final[Mapping[str, Term]] = {
     "week_start": "",
     "max_length": 0,
 }
-"""What terms have that do not name these, as those of releases that did not know them."""
+"""The values of terms that do not name these, such as terms of releases that did not know them."""
 
 SINCE: Final = " since "
-"""In the names of terms of rows that begin at some time: such terms may come, and never go."""
+"""The mark in names of terms of rows that begin at some time: such terms may come, and never go."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +61,13 @@ class Terms:
     """The terms of one store.
 
     Attributes:
-        fixed: by the names of the parameters, as a user writes them; they never change.
-        noted: what the one who fills the store has to know of earlier runs.
-        lasting: the names of what is noted that may become more, and never less.
-        maker: whose they are, as errors say it; empty for the store's own.
-        verb: whether that is a verb, whose name is that of its state.
-        unit: what lengths of time count.
-        changing: the names of what may be another for rows that begin from some time on, of a verb that is told so.
+        fixed: the fixed terms, by the names of the parameters, as a user writes them; they never change.
+        noted: the facts of earlier runs that the processor which fills the store has to know.
+        lasting: the names of noted terms that may become more, and never less.
+        maker: the owner of the terms, for errors; empty for the store's own.
+        verb: whether the owner is a verb, whose state has its name.
+        unit: the unit of lengths of time.
+        changing: the names of terms that may change for rows that begin from some time on, if the verb is told so.
     """
 
     fixed: tuple[tuple[str, Term], ...] = ()
@@ -79,7 +79,7 @@ class Terms:
     changing: tuple[str, ...] = ()
 
     def of_verb(self, name: str, fixed: Mapping[str, Term], unit: TimeUnit) -> Self:
-        """Return the terms of a store of a verb, which has some of its own."""
+        """Return the terms of a store of a verb, with terms of the verb's own."""
         every = tuple({**dict(self.fixed), **fixed}.items())
         return replace(self, fixed=every, maker=f"the verb {name!r}", verb=True, unit=unit)
 
@@ -89,14 +89,14 @@ class Terms:
         return KeptTerms(dict(self.fixed), dict(self.noted))
 
     def check(self, store: str, before: "KeptTerms") -> None:
-        """Refuse rows that were made with other fixed terms, or with more of what may not become less.
+        """Refuse rows that were made with other fixed terms, or with more of a term that may not become less.
 
         Args:
-            store: how errors call the store.
+            store: the name of the store for errors.
             before: the terms that the rows were made with, as far as they are known.
 
         Raises:
-            StateConflictError: one of them is another now.
+            StateConflictError: a term has changed.
         """
         noted, names = before.noted, {*dict(self.fixed), *before.fixed}
         own, fixed = self.kept.spelled_out(names), before.spelled_out(names)
@@ -162,11 +162,11 @@ class Terms:
         return _packed(dict(self.fixed), dict(self.noted))
 
     def _named(self, name: str, value: Term) -> str:
-        """Return a term as a user writes it, or that there is none."""
+        """Return a term as a user writes it, or words for its absence."""
         return f"no {name}" if _is_absent(name, value) else f"{name}={self._shown(value)}"
 
     def _now(self, name: str, value: Term) -> str:
-        """Return a value as a user writes it, or that there is none."""
+        """Return a value as a user writes it, or words for its absence."""
         return "none" if _is_absent(name, value) else self._shown(value)
 
     def _shown(self, value: Term) -> str:
@@ -174,7 +174,7 @@ class Terms:
 
 
 def _is_absent(name: str, value: Term) -> bool:
-    """Return whether a term says that there is no such thing."""
+    """Return whether a term means that there is no such thing."""
     return not value and _plain(name) in USUAL
 
 
@@ -233,22 +233,22 @@ class KeptTerms:
 
 
 def _like(before: Term, now: Term) -> Term:
-    """Return a term as it was, to be shown as the one that there is now."""
+    """Return a former term in the form of the present one, to be shown."""
     return Written(before) if isinstance(now, Written) else before
 
 
 def _plain(name: str) -> str:
-    """Return the name of a term, whenever rows with it begin."""
+    """Return the name of a term without the time at which its rows begin."""
     return name.partition(SINCE)[0]
 
 
 def _time_of(name: str) -> str:
-    """From when on rows have a term; empty for those that have been there from the beginning."""
+    """Return the time from which rows have a term; empty if they have had it from the beginning."""
     return name.partition(SINCE)[2]
 
 
 def _moment(text: str) -> int:
-    """Return the time that ``TimeUnit.MICROSECOND`` shows so."""
+    """Return the time that ``TimeUnit.MICROSECOND`` shows as this text."""
     if text.removeprefix("-").isdecimal():
         return int(text)
     return to_instant_micros(datetime.fromisoformat(text))
@@ -258,8 +258,8 @@ def kept_terms(store: str, terms: Terms | None, backend: Backend) -> KeptTerms:
     """Return the terms that a store was committed with.
 
     Args:
-        store: how errors call the store.
-        terms: those that it is opened with; None for what says nothing of them.
+        store: the name of the store for errors.
+        terms: the terms that it is opened with; None if none are given.
         backend: the rows as they were committed.
 
     Raises:
@@ -280,10 +280,10 @@ def kept_terms(store: str, terms: Terms | None, backend: Backend) -> KeptTerms:
 
 
 def read_terms(content: Any) -> dict[str, Term]:
-    """Fixed terms by name, from JSON's meaning.
+    """Return fixed terms by name, from JSON's objects.
 
     Raises:
-        TypeError: it is not that of terms.
+        TypeError: they are no terms.
     """
     if not isinstance(content, dict) or not all(type(value) is str or _is_number(value) for value in content.values()):
         raise TypeError(f"{content!r} are no terms")
@@ -291,7 +291,7 @@ def read_terms(content: Any) -> dict[str, Term]:
 
 
 def _is_number(value: object) -> bool:
-    """Return whether a value is one of the numbers that terms have: of 64 bits, with a sign."""
+    """Return whether a value is a number of terms: of 64 bits, with a sign."""
     return type(value) is int and -(2**63) <= value < 2**63
 
 
@@ -307,7 +307,7 @@ def read_noted(content: Any) -> dict[str, int]:
 
 
 def merged_terms(found: Iterable[bytes]) -> bytes:
-    """Return the row of a partition that several become: of what they note, the least."""
+    """Return the row of a partition that several become, with the least of each noted term."""
     fixed: dict[str, Term] = {}
     noted: dict[str, int] = {}
     for kept in map(KeptTerms.from_bytes, found):

@@ -24,11 +24,11 @@ Integers = npt.NDArray[np.int64]
 
 
 class TimestampedColumns:
-    """Reads and writes many keys at once.
+    """Reads and puts of many keys at once.
 
     Args:
         store: the store.
-        keys, values: what its serdes do, for whole columns.
+        keys, values: its serdes for whole columns.
     """
 
     def __init__(self, store: TimestampedKeyValueStore[Any, Any], keys: ColumnSerde, values: ColumnSerde) -> None:
@@ -54,7 +54,7 @@ class TimestampedColumns:
 
         Raises:
             CorruptStoreError: a row is damaged.
-            pyarrow.ArrowInvalid: a value is none that columns have.
+            pyarrow.ArrowInvalid: a value does not fit into columns.
         """
         values, timestamps, _ = self.get_with_olds(keys, reached)
         return values, timestamps
@@ -99,7 +99,7 @@ class TimestampedColumns:
         put_column(self._store.transaction, rows, data)
 
     def _timers(self, expiry: Expiry, rows: Any, timestamps: Any, put: Any) -> Any:
-        """Return the timers that the entries need that are put."""
+        """Return the timers for the entries that are put."""
         times = timestamps.filter(put).to_numpy()
         if not len(times):
             return rows.slice(0, 0)

@@ -5,7 +5,7 @@ The layout; the value is byte for byte that of Kafka Streams::
     row    0x01 key
     value  timestamp (8 bytes, big-endian, signed) value
 
-With a time to live there are timers as well (``millpond.stores.typed.expiry``), and what has expired is not found.
+With a time to live there are timers as well (``millpond.stores.typed.expiry``), and expired entries are not found.
 """
 
 import struct
@@ -88,14 +88,14 @@ def _without_timestamp() -> CorruptStoreError:
 
 
 class TimestampedStore(Store[K, ValueAndTimestamp[V]]):
-    """Makes a kind's class its timestamped twin: mixed in before it, it stores a timestamp in front of each value.
+    """The mixin that makes a kind's class its timestamped twin: it stores a timestamp in front of each value.
 
     Args:
-        name: what errors call the store.
-        transaction: where it reads and writes.
-        key_serde: how its keys become bytes.
-        value_serde: how its values become bytes, without their timestamps.
-        limits: those of the kind.
+        name: the name of the store for errors.
+        transaction: its transaction.
+        key_serde: the serde of its keys.
+        value_serde: the serde of its values, without their timestamps.
+        limits: the limits of the kind.
     """
 
     def __init__(
@@ -110,15 +110,15 @@ class TimestampedStore(Store[K, ValueAndTimestamp[V]]):
 
 
 class ReadOnlyTimestampedKeyValueStore(TimestampedStore[K, V], ReadOnlyKeyValueStore[K, ValueAndTimestamp[V]]):
-    """The reading half of ``TimestampedKeyValueStore``: what ``ReadOnlyKeyValueStore`` does, with timestamps.
+    """The reading half of ``TimestampedKeyValueStore``, as ``ReadOnlyKeyValueStore``, with timestamps.
 
     Args:
-        name: what errors call the store.
-        transaction: where it reads and writes.
-        key_serde: how its keys become bytes.
-        value_serde: how its values become bytes, without their timestamps.
-        ttl: how long an entry lives after its timestamp, by the observed stream time; None for ever.
-        expired: what becomes of entries that have expired, besides that no read finds them.
+        name: the name of the store for errors.
+        transaction: its transaction.
+        key_serde: the serde of its keys.
+        value_serde: the serde of its values, without their timestamps.
+        ttl: the time for which an entry lives after its timestamp, by the observed stream time; None for ever.
+        expired: the treatment of entries that have expired, besides that no read finds them.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class ReadOnlyTimestampedKeyValueStore(TimestampedStore[K, V], ReadOnlyKeyValueS
 
 
 class _Rows(ExpiringRows):
-    """The rows of a store of one value a key."""
+    """The rows of a store with one value a key."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
@@ -276,10 +276,11 @@ class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V], WritableS
     def get_many_at(
         self, keys: Iterable[K], reached: Sequence[int]
     ) -> tuple[list[ValueAndTimestamp[V] | None], list[ValueAndTimestamp[V] | None]]:
-        """``get_many`` for one who has reached, at each key, a time that may be beyond the observed stream time.
+        """Return what ``get_many`` returns, for readers at times that may be beyond the observed stream time.
 
         Returns:
-            For each key what there is by then, and what has expired by then without having been told (``Expiry.take``).
+            For each key the entry at its reader's time, and the entry that has expired by then and was not told
+            (``Expiry.take``).
         """
         found = self._read_many([DATA + key for key in self._keys_bytes(keys)])
         if self._expiry is None:
@@ -300,7 +301,7 @@ class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V], WritableS
         self._put_rows(dict(zip(rows, data, strict=True)))
 
     def put_if_absent(self, key: K, value: V | None, timestamp: Instant) -> ValueAndTimestamp[V] | None:
-        """Set ``key`` if it has no value; the value that it had with its timestamp, or None."""
+        """Set ``key`` if it has no value; return the value that it had with its timestamp, or None."""
         if self._expiry is not None:
             self._expiry.observe(to_instant(timestamp))
         old = self.get(key)
@@ -309,14 +310,14 @@ class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V], WritableS
         return old
 
     def delete(self, key: K) -> ValueAndTimestamp[V] | None:
-        """Delete ``key``; the value that it had with its timestamp, or None."""
+        """Delete ``key``; return the value that it had with its timestamp, or None."""
         old = self.get(key)
         if old is not None:
             self._write(DATA + self._encode_key(key), None)
         return old
 
     def take_expired(self) -> list[tuple[K, V, int]]:
-        """Key, value and time of the entries that have expired since the last time; only where ``Expiry.tells``."""
+        """Return key, value and time of the entries that have expired since the last time; only if ``Expiry.tells``."""
         assert self._expiry is not None, "nothing expires"
         return [
             (self._decode_key(row[len(DATA) :]), self._decode_plain(data[TIMESTAMP_SIZE:]), time)

@@ -24,10 +24,10 @@ class RedisServer:
     """A server that keeps nothing on the disk unless ``options`` say so; it listens at a socket in ``directory``.
 
     Args:
-        directory: an own one, with a short path, because that of a socket has a limit.
-        options: of ``redis-server``, such as ``--appendonly yes``.
-        port: at which it listens, too, at 127.0.0.1; 0 for none.
-        password: which clients have to give.
+        directory: a directory of its own, with a short path, because a socket's path has a limit.
+        options: options of ``redis-server``, such as ``--appendonly yes``.
+        port: a port of 127.0.0.1 at which it listens, too; 0 for none.
+        password: the password that clients have to give.
     """
 
     def __init__(self, directory: Path, *options: str, port: int = 0, password: str = "") -> None:
@@ -69,14 +69,14 @@ class RedisServer:
             return list(client.keys("*"))
 
     def kill(self) -> None:
-        """End it at once."""
+        """End the server at once."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     @contextmanager
     def hanging(self) -> Iterator[None]:
-        """It is there, and does not answer."""
+        """Let the server hang within: it is there, and does not answer."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         try:
@@ -86,7 +86,7 @@ class RedisServer:
 
     @contextmanager
     def away(self) -> Iterator[None]:
-        """It cannot be reached by who is not connected yet."""
+        """Let nobody connect to the server within."""
         elsewhere = self._socket.with_suffix(".away")
         self._socket.rename(elsewhere)
         yield
@@ -110,11 +110,11 @@ def free_port() -> int:
 
 
 class Wire:
-    """Between a client and a server; cut at a command, it breaks each connection that sends it, a number of times.
+    """A wire between a client and a server; cut at a command, it breaks the connections that send it, several times.
 
     Args:
         server: the path of its socket.
-        directory: where the client's end is made.
+        directory: the directory of the client's end.
     """
 
     def __init__(self, server: str, directory: Path) -> None:

@@ -115,7 +115,7 @@ def refusal_of(supplier: BackendSupplier, directory: Path) -> BackendError:
 
 @contextmanager
 def answering(text: bytes) -> Iterator[int]:
-    """A server that gives everybody the same answer; its port."""
+    """A server that gives the same answer to every call; its port."""
     with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as thread:
 
         def answer() -> None:

@@ -1,4 +1,4 @@
-"""A directory, which has the name of its store: which server and database it is of, and whose files are in it."""
+"""A directory, which has the name of its store, and the server, database and owner of its files."""
 
 import json
 import shutil
@@ -118,7 +118,7 @@ def test_a_server_may_have_several_names(fresh: Path, tmp_path: Path, caplog: py
 def test_who_opened_it_first_is_refused_once_a_copy_of_the_directory_is_opened(
     server: RedisServer, tmp_path: Path
 ) -> None:
-    """The lock is of one machine; what keeps two machines apart is the token on the server."""
+    """The lock is of one machine; the token on the server keeps two machines apart."""
     redis = RedisSupplier(server.url)
     with redis.open(tmp_path / "store") as first:
         first.write({b"a": b"1"})

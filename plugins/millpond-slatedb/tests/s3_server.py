@@ -16,7 +16,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 BUCKET: Final = "bucket"
 KEYS: Final = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "n0t-to-be-shown", "AWS_REGION": "us-east-1"}
-"""The environment of who uses the bucket."""
+"""The environment of a user of the bucket."""
 
 
 class _Silent(WSGIRequestHandler):
@@ -49,7 +49,7 @@ class S3Server:
         return "slatedb://?" + "&".join(f"{name}={value}" for name, value in given.items())
 
     def client(self) -> Any:
-        """boto3's, for what is in the bucket."""
+        """Return a client of boto3 for the bucket."""
         return boto3.client(
             "s3",
             endpoint_url=self.endpoint,
@@ -64,7 +64,7 @@ class S3Server:
         return [found["Key"] for page in pages for found in page.get("Contents", ())]
 
     def delete(self, *keys: str) -> None:
-        """Lose objects."""
+        """Delete objects, as if they were lost."""
         client = self.client()
         for key in keys:
             client.delete_object(Bucket=BUCKET, Key=key)
@@ -104,7 +104,7 @@ class S3Server:
 
 @pytest.fixture(scope="session", autouse=True)
 def keys() -> Iterator[None]:
-    """The environment of who uses the bucket."""
+    """The environment of a user of the bucket."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in KEYS.items():
             patch.setenv(name, value)

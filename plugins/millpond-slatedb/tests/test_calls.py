@@ -9,7 +9,7 @@ from millpond_slatedb.calls import Calls, TimedOut
 
 
 class Engine:
-    """Calls that end when somebody says so, as SlateDB's do from a thread of its own."""
+    """Calls that end when a test says so, as SlateDB's do from a thread of its own."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -40,7 +40,7 @@ class Engine:
         threading.Thread(target=later, daemon=True).start()
 
     def answer_newest_first(self, count: int) -> None:
-        """Answer so many calls from another thread, of those that have been made the newest one first."""
+        """Answer so many of the calls that have been made, the newest first, from another thread."""
 
         def later() -> None:
             for _ in range(count):

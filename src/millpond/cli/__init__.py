@@ -1,7 +1,7 @@
 """The command line: ``millpond``. Each group of commands has a module; options and messages live here.
 
-What a command does lives in what it imports, and it imports that when it runs, so that ``millpond --help`` answers at
-once and needs no Spark.
+The work of a command lives in modules that it imports when it runs, so that ``millpond --help`` answers at once and
+needs no Spark.
 
 Exit codes, of every command::
 
@@ -92,7 +92,7 @@ def main() -> None:
 
 
 _debugging = False
-"""Whether errors keep their traces, as ``--debug`` says."""
+"""True if errors keep their traces, as with ``--debug``."""
 
 
 def _print_version(wanted: bool) -> None:

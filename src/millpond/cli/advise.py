@@ -1,7 +1,6 @@
-"""``millpond advise``: which backend, with which options, from measurements on this machine.
+"""``millpond advise``: the choice of a backend and its options, from measurements on this machine.
 
-Rule of this module: options and messages live here; what is measured, and how it is judged, is in
-``millpond.bench.advice``.
+Rule of this module: options and messages live here; measurements and judgement are in ``millpond.bench.advice``.
 """
 
 import os
@@ -94,7 +93,7 @@ def advise(
     """Say which backend suits a job, with which options and why, from short measurements on this machine.
 
     Describe the job by --keys and the other options, or give the CHECKPOINT of a query; options go before what is read
-    there. What is not given is assumed, and said.
+    there. Assumed values are shown.
     """
     from millpond.bench.advice import tables
     from millpond.bench.advice.candidates import candidate
@@ -174,12 +173,12 @@ def _described(
 
 
 def half_of_memory() -> int:
-    """Bytes that state may take of this machine's memory if nobody says how many."""
+    """Return the bytes that state may take of this machine's memory by default."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 def free_on(directory: Path | None) -> int:
-    """Bytes that are free on the disk of a directory, by default the temporary one."""
+    """Return the bytes that are free on the disk of a directory, by default the temporary one."""
     return shutil.disk_usage(directory or tempfile.gettempdir()).free
 
 
@@ -217,7 +216,7 @@ def parsed_count(text: str, option: str) -> int:
     """Return a number of things that an option gives, such as 20M.
 
     Raises:
-        ConfigurationError: it is none.
+        ConfigurationError: it is no number.
     """
     from millpond.bench.advice.description import parse_count
 
@@ -225,10 +224,10 @@ def parsed_count(text: str, option: str) -> int:
 
 
 def parsed_size(text: str, option: str) -> int:
-    """Bytes that an option gives, such as 4GiB.
+    """Return the bytes that an option gives, such as 4GiB.
 
     Raises:
-        ConfigurationError: they are none.
+        ConfigurationError: it is no size.
     """
     from millpond.stores.backend.options import parse_size
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Protocol
 import typer
 
 _wanted = False
-"""Whether the command that runs was asked for JSON."""
+"""True if the running command was asked for JSON."""
 
 
 def _note(json: bool) -> bool:

@@ -1,7 +1,7 @@
-"""``millpond backends``: which backends there are, and whether one keeps the contract.
+"""``millpond backends``: the installed backends, and the check of one against the contract.
 
-Rule of this module: options and messages live here; what is known of a backend is in
-``millpond.stores.backend.catalog``, and how it is tested in ``millpond.stores.testing``.
+Rule of this module: options and messages live here; descriptions of backends are in
+``millpond.stores.backend.catalog``, tests in ``millpond.stores.testing``.
 """
 
 from collections.abc import Iterator
@@ -123,7 +123,7 @@ def check(
 
 
 def _measured(tried: "BackendSupplier", changes: int) -> list["Figures"]:
-    """Return the figures of a backend, and beside them those of memory."""
+    """Return the figures of a backend, with the figures of memory beside them."""
     from millpond.stores.backend.registry import supplier
     from millpond.stores.testing.report.figures import measured
 

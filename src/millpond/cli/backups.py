@@ -1,6 +1,6 @@
 """``millpond state backup``, ``backups``, ``restore`` and ``clone``.
 
-Rule of this module: options and messages live here; what is copied is for ``millpond.adapters.backup`` to say.
+Rule of this module: options and messages live here; ``millpond.adapters.backup`` decides what is copied.
 """
 
 from typing import Annotated

@@ -1,6 +1,6 @@
-"""``millpond state clean``: say what may go of state and local copies, and delete it.
+"""``millpond state clean``: list the leftovers of state and local copies, and delete them.
 
-Rule of this module: options and messages live here; what may go is for ``millpond.adapters.inspect.cleaning`` to say.
+Rule of this module: options and messages live here; ``millpond.adapters.inspect.cleaning`` decides what may go.
 """
 
 from collections.abc import Iterator
@@ -89,7 +89,7 @@ def state_clean(
 
 
 def _treated(leftovers: "list[Leftover]", yes: bool) -> "Iterator[tuple[Leftover, str]]":
-    """Each thing, and what becomes of it."""
+    """Yield each leftover with its treatment."""
     for leftover in leftovers:
         if leftover.delete is None:
             yield leftover, "stays"

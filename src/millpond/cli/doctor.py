@@ -1,6 +1,6 @@
-"""``millpond doctor``: what is wrong with a query, as far as that is known.
+"""``millpond doctor``: the known faults of a query.
 
-Rule of this module: options and messages live here; what is wrong, and how that is known, lives in
+Rule of this module: options and messages live here; faults and their signs live in
 ``millpond.adapters.monitor.diagnosis``.
 """
 

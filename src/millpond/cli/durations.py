@@ -1,4 +1,4 @@
-"""Options that are a length of time: how they are shown in help, and how they are read."""
+"""Options that are a length of time: their form in help, and their parser."""
 
 from millpond.errors import InvalidTimeError
 
@@ -7,7 +7,7 @@ DURATION = "DURATION"
 
 
 def millis(option: str, text: str) -> int:
-    """Return the milliseconds that ``text`` means, as in ``"5 minutes"`` or ``"1 hour 30 minutes"``.
+    """Return the milliseconds of ``text``, as in ``"5 minutes"`` or ``"1 hour 30 minutes"``.
 
     Raises:
         ConfigurationError: it has no unit, is negative, or is no length of time.
@@ -22,10 +22,10 @@ def millis(option: str, text: str) -> int:
 
 
 def seconds(option: str, text: str) -> float:
-    """Return the same in seconds, of which there must be some.
+    """Return the same in seconds, more than none.
 
     Raises:
-        ConfigurationError: as ``millis``, or it is nothing.
+        ConfigurationError: as ``millis``, or it is zero.
     """
     length = millis(option, text) / 1000
     if length <= 0:

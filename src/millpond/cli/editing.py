@@ -1,6 +1,6 @@
 """``millpond state put``, ``delete``, ``reset-window``, ``set-timer``, ``undo`` and ``erase``: edit without Spark.
 
-Rule of this module: options and messages live here; what is edited, and how, is for ``millpond.adapters.edit`` to say.
+Rule of this module: options and messages live here; the edits are in ``millpond.adapters.edit``.
 """
 
 from getpass import getuser
@@ -293,13 +293,13 @@ def _delete(
 
 
 def _end_without(store: str, what: str, key: str) -> NoReturn:
-    """End because there is nothing that could be edited."""
+    """End because there is nothing to edit."""
     typer.echo(f"store {store!r} has {what} {key!r}", err=True)
     raise typer.Exit(1)
 
 
 def _commit(editor: "StateEditor", json: bool) -> int:
-    """Let the edits count, and say so; of how many queries there were some."""
+    """Let the edits count, and print them; the editor has the edits of one or several queries."""
     reports = editor.commit()
     for report in reports:
         say(report, json)
@@ -307,7 +307,7 @@ def _commit(editor: "StateEditor", json: bool) -> int:
 
 
 def _parsed(views: "list[StoreView]", keys: list[str]) -> list[Any]:
-    """Each key as all that it may mean in one of the stores."""
+    """Return each key in all meanings that it may have in one of the stores."""
     from millpond.errors import ConfigurationError
 
     found: list[Any] = []

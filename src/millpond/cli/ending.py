@@ -12,9 +12,9 @@ from typing import NoReturn
 
 @contextmanager
 def in_order() -> Iterator[None]:
-    """SIGTERM ends the process in here as Ctrl-C does, with exit code 143: whatever is open is closed first.
+    """Let SIGTERM end the process within as Ctrl-C does, with exit code 143: all that is open is closed first.
 
-    A second one is ignored, so that it does not interrupt that.
+    A second SIGTERM is ignored, so that it does not interrupt that.
     """
 
     def end(number: int, _: FrameType | None) -> NoReturn:

@@ -30,7 +30,7 @@ _LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
 
 
 def _completed(incomplete: str) -> list[str]:
-    """Return the codes that begin so."""
+    """Return the codes with that beginning."""
     return [code for code in known_pages() if code.startswith(incomplete.upper())]
 
 
@@ -58,7 +58,7 @@ def known_pages() -> dict[str, str]:
 
 
 def _meant(text: str, pages: dict[str, str]) -> str:
-    """Return the code that a text means: its last one, or that of the error that it names, in any case.
+    """Return the code that a text means: its last one, or that of an error that it names, in any case.
 
     Raises:
         UnknownNameError: there is no such code.

@@ -29,13 +29,13 @@ def told(error: Exception) -> str:
 
 
 def to_dict(error: Exception) -> dict[str, str | int | None]:
-    """Return the same as JSON has it: the message, its code, if it has one, and the exit code."""
+    """Return the error as an object of JSON: the message, its code, if it has one, and the exit code."""
     code = error.code if isinstance(error, MillpondError) else None
     return {"error": told(error), "code": code, "exit_code": exit_code(error)}
 
 
 def trace_without_secrets() -> None:
-    """Have Python print the trace of the error that ends the process without the secrets in use."""
+    """Make Python print the trace of the error that ends the process without the secrets in use."""
 
     def told_of(_: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         without_known_in(error)
@@ -45,16 +45,16 @@ def trace_without_secrets() -> None:
 
 
 def exit_code(error: Exception) -> int:
-    """With what an error ends the command line."""
+    """Return the exit code of the command line for an error."""
     if isinstance(error, MillpondError):
         return NONSENSE if isinstance(error, ConfigurationError) else NOT_RIGHT
     return NOT_RIGHT if _of_a_file(error) else UNEXPECTED
 
 
 def escape_what_cannot_be_written() -> None:
-    r"""Have the standard output write a character that its encoding lacks as JSON does: ``\u00e9``.
+    r"""Make the standard output write a character that its encoding lacks as JSON does: ``\u00e9``.
 
-    So a terminal that is not of UTF-8 breaks no command, and lines of JSON mean the same.
+    So a terminal without UTF-8 breaks no command, and lines of JSON mean the same.
     """
     stream = sys.stdout
     if hasattr(stream, "reconfigure"):

@@ -1,6 +1,7 @@
-"""``millpond import``: state that others wrote, brought into stores or files.
+"""``millpond import``: the import of other systems' state into stores or files.
 
-Rule of this module: options and messages live here; what a command does lives in what it imports when it runs.
+Rule of this module: options and messages live here; the work of a command lives in modules that it imports when it
+runs.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""``millpond state list``, ``get``, ``scan`` and so on: look at the state of a query, without Spark.
+"""``millpond state list``, ``get``, ``scan`` and so on, which look at the state of a query without Spark.
 
-Rule of this module: options and messages live here; what a command does lives in ``millpond.adapters.inspect``. Rows go
-to the standard output, in columns that tabs divide, or as JSON, an object on each line; all else goes to the other.
+Rule of this module: options and messages live here; the work of a command lives in ``millpond.adapters.inspect``. Rows
+go to the standard output, in columns that tabs divide, or as JSON, an object on each line; all else goes to the other.
 """
 
 from collections.abc import Iterator
@@ -362,7 +362,7 @@ def _short(view: "StoreView") -> dict[str, Any]:
 
 
 def _say(rows: list[dict[str, Any]], json: bool) -> None:
-    """Print objects, which have all the same entries."""
+    """Print objects, which all have the same entries."""
     from millpond.adapters.inspect.row_texts import cells, line_of
 
     if rows and not json:
@@ -372,7 +372,7 @@ def _say(rows: list[dict[str, Any]], json: bool) -> None:
 
 
 def _say_found(found: "pa.Table | None", view: "StoreView", absence: str, key: str, json: bool) -> None:
-    """Print what a key has; exit with 1 if that is nothing."""
+    """Print the rows of a key; exit with 1 if there are none."""
     if found is None or not found.num_rows:
         typer.echo(f"store {view.name!r} has {absence} the key {key!r} after micro-batch {view.batch}", err=True)
         raise typer.Exit(1)

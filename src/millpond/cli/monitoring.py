@@ -1,7 +1,7 @@
-"""``millpond top`` and ``millpond ui``: watch a query from another process, without Spark.
+"""``millpond top`` and ``millpond ui``, which watch a query from another process, without Spark.
 
-Rule of this module: options and messages live here; what there is to see, and how, lives in
-``millpond.adapters.monitor``. Ctrl-C ends both with exit code 130, as the command line does everywhere.
+Rule of this module: options and messages live here; screens and pages live in ``millpond.adapters.monitor``. Ctrl-C
+ends both with exit code 130, as the command line does everywhere.
 """
 
 import webbrowser

@@ -18,18 +18,18 @@ def begin() -> None:
 
 
 def do_without_pandas() -> None:
-    """Have Arrow find no pandas, for the rest of the process.
+    """Make Arrow find no pandas, for the rest of the process.
 
-    As soon as Arrow is given a value of Python's, it imports pandas, if that is installed, to see whether the value is
-    one of its objects. For a short command this takes longer than all that it does. Call it only where no code of the
-    user's runs.
+    When Arrow first gets a Python value, it imports pandas, if that is installed, to see whether the value is one of
+    its objects. For a short command this takes longer than all that it does. Call it only where no code of the user's
+    runs.
     """
     if _is_ours:
         sys.meta_path.insert(0, _NoPandas())
 
 
 class _NoPandas(MetaPathFinder):
-    """Finds that pandas is not installed."""
+    """An import finder for which pandas is not installed."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /) -> None:
         if fullname == "pandas":

@@ -1,7 +1,6 @@
 """``millpond state repartition`` and ``evolve``.
 
-Rule of this module: options and messages live here; what is carried over is for
-``millpond.adapters.spark.evolution.reshaping`` to say.
+Rule of this module: options and messages live here; ``millpond.adapters.spark.evolution.reshaping`` carries state over.
 """
 
 from collections.abc import Iterator

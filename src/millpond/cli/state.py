@@ -1,7 +1,7 @@
-"""``millpond state``: the group of commands, and what its commands have in common.
+"""``millpond state``: the group of commands, and the base of its commands.
 
-Rule of this module: options that several commands have, and how they find a query; the commands have modules of their
-own: ``inspecting``, ``upkeep``, ``backups``, ``reshaping``, ``editing``, ``warming`` and ``cleaning``.
+Rule of this module: it has options of several commands, and their way to find a query; the commands have modules of
+their own: ``inspecting``, ``upkeep``, ``backups``, ``reshaping``, ``editing``, ``warming`` and ``cleaning``.
 """
 
 import sys
@@ -33,12 +33,12 @@ app = typer.Typer(
 )
 
 STATE = "The state of your queries"
-"""The panel of ``millpond --help`` with what shows or changes state."""
+"""The panel of ``millpond --help`` with commands that show or change state."""
 
 LOOK = "Look at it, without Spark"
 KEEP = "Keep it sound"
 CHANGE = "Change it"
-"""The panels of the help, in which commands stand."""
+"""The panels of the help for the commands."""
 
 CheckpointPlace = Annotated[
     str, typer.Argument(metavar="CHECKPOINT", help="the query's checkpointLocation, a path or URL", show_default=False)
@@ -82,7 +82,7 @@ def query_state(checkpoint: str, state_dir: str, local_dir: Path | None, workers
 
 
 def topology_named(name: str | None) -> "Topology | None":
-    """Return the topology that MODULE:NAME means; None for none.
+    """Return the topology of MODULE:NAME; None for none.
 
     Raises:
         ConfigurationError: there is no such topology.

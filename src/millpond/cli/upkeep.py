@@ -1,7 +1,6 @@
 """``millpond state verify`` and ``repair``.
 
-Rule of this module: options and messages live here; what is verified and repaired is for
-``millpond.adapters.spark.copies.upkeep`` to say.
+Rule of this module: options and messages live here; ``millpond.adapters.spark.copies.upkeep`` verifies and repairs.
 """
 
 from typing import Annotated

@@ -1,6 +1,6 @@
 """``millpond state warm``.
 
-Rule of this module: options and messages live here; what is warmed is for ``millpond.adapters.spark`` to say.
+Rule of this module: options and messages live here; ``millpond.adapters.spark`` warms.
 """
 
 import os
@@ -137,7 +137,7 @@ def state_warm(
 
 
 def _say(passes: "Iterable[Warmth | Round]", json: bool, once: bool) -> None:
-    """Say after each pass what it has done, after the first or until there is no more."""
+    """Print the copies of each pass, after the first or until there are no more passes."""
     for done in passes:
         say(done, json)
         if once:

@@ -89,7 +89,7 @@ class Inputs:
     def arrive(self, limit: int | None = None) -> None:
         """Let ``limit`` more files of each topic arrive, or all.
 
-        What arrived for a run that never finished is processed before anything else arrives: a command that was killed
+        Files that arrived for a run that never finished are processed before others arrive: a command that was killed
         and is given again ends where it would have ended.
         """
         arrived = self.arrived_files
@@ -104,14 +104,14 @@ class Inputs:
                     waiting.rename(self.arrived(topic) / waiting.name)
 
     def mark_processed(self) -> None:
-        """Remember that every file that has arrived was processed."""
+        """Note that every file that has arrived was processed."""
         _write_whole(self.directory / "processed", str(self.arrived_files))
 
 
 def prepare(directory: Path, batch_rows: int) -> Inputs:
     """Return the input files in ``directory``, made first if they are not there yet.
 
-    They appear all at once: a run that is killed on the way leaves nothing that the next one would take for input.
+    They appear all at once: a run that is killed on the way leaves nothing that the next run would take for input.
 
     Raises:
         ConfigurationError: the files are there but were cut differently, or the package with the data is not installed.
@@ -143,7 +143,7 @@ def package_file(name: str) -> Path:
 
 
 def flights() -> pa.Table:
-    """Every flight in the order of arrival, with the column ``arrival_ms``."""
+    """Return every flight in the order of arrival, with the column ``arrival_ms``."""
     with zipfile.ZipFile(package_file("flights.csv.zip")) as archive, archive.open("flights.csv") as file:
         table = _read_csv(file)
     departures = pc.add(_epoch_ms(table["time_hour"]), pc.multiply(table["minute"], 60_000))
@@ -155,7 +155,7 @@ def flights() -> pa.Table:
 
 
 def weather() -> pa.Table:
-    """Every weather observation, oldest first."""
+    """Return every weather observation, oldest first."""
     table = _read_csv(package_file("weather.csv"))
     table = table.append_column("weather_time_ms", _epoch_ms(table["time_hour"]))
     return table.sort_by([("weather_time_ms", "ascending"), ("origin", "ascending")]).select(_WEATHER_COLUMNS)
@@ -178,7 +178,7 @@ def _epoch_ms(column: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
 
 
 def _delays(count: int) -> pa.Int64Array:
-    """Delays in milliseconds; the sequence of ``random()`` is the one that Python promises to keep."""
+    """Return delays in milliseconds; the sequence of ``random()`` is the one that Python promises to keep."""
     chance = random.Random(SEED)
     longest = MAX_DELAY // timedelta(milliseconds=1)
     return pa.array((int(chance.random() * longest) for _ in range(count)), pa.int64())

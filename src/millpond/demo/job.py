@@ -1,6 +1,6 @@
 """The demo's Spark job: two streaming queries over the same files, each with its own state and its own output.
 
-Given again after a kill, the same command continues where Spark's checkpoints say, and its outputs are those of an
+Given again after a kill, the same command continues from Spark's checkpoints, and its outputs are those of an
 undisturbed run. A query's micro-batch is one file of each topic that it reads, whatever happens in between.
 """
 
@@ -65,7 +65,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Query:
-    """One query: a topology, the topics that it reads, and what its sink's columns are called in the output."""
+    """A query: a topology, the topics that it reads, and the names of its sink's columns in the output."""
 
     name: str
     topology: Callable[[], Topology]
@@ -97,7 +97,7 @@ class Result:
 
 
 Progress = Callable[[str, int], None]
-"""Called with a query's name and how many flights it has processed, in this run and those before."""
+"""A function of a query's name and the number of flights that it has processed, in this run and those before."""
 
 
 def prepare(options: Options) -> data.Inputs:
@@ -125,7 +125,7 @@ def run(options: Options, inputs: data.Inputs, progress: Progress) -> Result:
 
 
 def check(options: Options) -> None:
-    """Refuse what cannot work before anything is written or started."""
+    """Refuse impossible options before anything is written or started."""
     try_out(options.backend)
     session.check_pyspark()
     session.check_java()

@@ -38,7 +38,7 @@ class _Batch:
 
 
 class Meter:
-    """Watches a query that reads one file of each of its topics per micro-batch."""
+    """A watch on a query that reads one file of each of its topics per micro-batch."""
 
     def __init__(self, query: "StreamingQuery", cut: Cut) -> None:
         self._query = query

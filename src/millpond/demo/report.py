@@ -33,7 +33,7 @@ class Summary:
         return all(agreement.complete for agreement in self.agreements.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as JSON has it."""
+        """Return the summary as an object of JSON."""
         return {
             "backend": masked(self.options.backend),
             "out": str(self.options.out),
@@ -48,7 +48,7 @@ class Summary:
 
 
 def run(options: job.Options, console: Console | None = None) -> Summary:
-    """Run the demo and show what comes out."""
+    """Run the demo and show the results."""
     console = console or Console()
     with console.status("Preparing the input and starting Spark ...") if console.is_terminal else nullcontext():
         inputs = job.prepare(options)

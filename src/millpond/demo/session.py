@@ -1,4 +1,4 @@
-"""A quiet Spark session for one machine: what it has to say goes to a log file."""
+"""A quiet Spark session for one machine, whose messages go to a log file."""
 
 import os
 import shutil
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 OLDEST_JAVA = 17
 
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1"
-"""The JVM's second compiler took a quarter of the processor time of a demo, which ends before that is won back."""
+"""Options without the JVM's second compiler, which took a quarter of a demo's processor time, too much for so short a
+run."""
 
 _LOGGING = """\
 status = error

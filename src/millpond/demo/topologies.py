@@ -29,7 +29,7 @@ SCHEMA = (
 
 
 def flights_weather() -> Topology:
-    """Each flight with the weather at its airport as of its scheduled departure.
+    """Join each flight with the weather at its airport as of its scheduled departure.
 
     The table is named first: an observation and a departure in the same millisecond are processed in this order.
     """

@@ -42,7 +42,7 @@ class Agreement:
 
 
 def flights_with_weather(arrived: int | None = None) -> pd.DataFrame:
-    """Every flight with the latest observation at or before its scheduled departure, in the order of ``KEY``.
+    """Return every flight with the latest observation at or before its scheduled departure, in the order of ``KEY``.
 
     ``arrived`` keeps only as many flights, those that arrive first.
     """
@@ -55,7 +55,7 @@ def flights_with_weather(arrived: int | None = None) -> pd.DataFrame:
 
 
 def carrier_counts(flights: pd.DataFrame) -> pd.DataFrame:
-    """Return how many of the flights each carrier has, and when the latest of them departs."""
+    """Return the number of the flights of each carrier, and the departure of the latest of them."""
     return flights.groupby("carrier").agg(count=("flight", "size"), timestamp=("sched_dep_ms", "max")).reset_index()
 
 

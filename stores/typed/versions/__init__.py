@@ -1,1 +1,1 @@
-"""The versioned store: its rows, what puts and the passing of time do to them, and its columns."""
+"""The versioned store: its rows, their changes by puts and the passing of time, and its columns."""

@@ -1,7 +1,7 @@
 """The latest versions of keys as entries that expire.
 
-A key whose latest version has expired is gone with all of its versions once that is longer ago than the history: until
-then they are read as of earlier times.
+A key whose latest version has expired is gone with all of its versions once the expiry is longer ago than the history:
+until then they are read as of earlier times.
 """
 
 from collections.abc import Iterator
@@ -25,8 +25,8 @@ class LatestVersions(ExpiringRows):
     """The rows of the latest versions of one store.
 
     Args:
-        transaction: the store's.
-        history: removes what nobody can see any more.
+        transaction: the store's transaction.
+        history: removes versions that nobody can see any more.
         kept: the history retention.
     """
 

@@ -60,10 +60,8 @@ from millpond.stores.typed.versions.version_walk import VersionWalk
 T = TypeVar("T")
 
 HISTORY: Final = "history_retention"
-"""What the store notes among its terms: how far back from the observed stream time its history reaches.
-
-That is less than its retention where that has become longer, until time has passed, and more where it has become
-shorter, until something is put.
+"""The noted term of the reach of the store's history, back from the observed stream time. It is less than the retention
+after that has become longer, until time has passed, and more after it has become shorter, until something is put.
 """
 
 _FLAG = slice(HEAD_SIZE, VALUE_START)
@@ -71,7 +69,7 @@ _new = tuple.__new__
 
 
 class VersionedRecord(NamedTuple, Generic[T]):
-    """A value, and from when (included) to when (excluded) it was valid; ``valid_to`` is None for the latest."""
+    """A value, and the times from which (included) and to which (excluded) it was valid; None for the latest's end."""
 
     value: T
     timestamp: int
@@ -82,15 +80,15 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
     """The reading half of ``VersionedKeyValueStore``.
 
     Args:
-        name: what errors call the store.
-        transaction: where it reads and writes.
-        key_serde: how its keys become bytes.
-        value_serde: how its values become bytes.
-        history_retention: how far back from the observed stream time versions can be read.
-        grace: how much older than the observed stream time a put may be; ``history_retention`` where not given.
-        late_puts: what becomes of those that are older.
-        ttl: how long the latest version lives after its timestamp, by the time of the puts; None for ever.
-        expired: what becomes of a key whose latest version has expired, besides that no read finds it.
+        name: the name of the store for errors.
+        transaction: its transaction.
+        key_serde: the serde of its keys.
+        value_serde: the serde of its values.
+        history_retention: the time, back from the observed stream time, for which versions can be read.
+        grace: the time by which a put may be older than the observed stream time; ``history_retention`` if not given.
+        late_puts: the treatment of older puts.
+        ttl: the time for which the latest version lives after its timestamp, by the time of the puts; None for ever.
+        expired: the treatment of a key whose latest version has expired, besides that no read finds it.
     """
 
     def __init__(
@@ -161,7 +159,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         return self._record(older, self._next_time(older[0], latest, since))
 
     def get_value(self, key: K, as_of: Instant | None = None) -> V | None:
-        """Only the value of what ``get`` finds, in less time."""
+        """Return only the value of the version that ``get`` finds, in less time."""
         data = self._read(latest_row(self._key_bytes(key)))
         if data is None:
             return None
@@ -194,7 +192,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         return column_of(read, live)
 
     def get_many_as_of(self, keys: Sequence[K], timestamps: Sequence[int]) -> list[ValueAndTimestamp[V] | None]:
-        """For each key, the value that was valid at the timestamp at the same position, and since when.
+        """Return, for each key, the value that was valid at the timestamp at the same position, and since when.
 
         The latest versions of all keys are read at once. Many lookups of older versions of one key share one walk.
         """
@@ -227,10 +225,10 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
     def get_many_from(
         self, keys: Sequence[K], earliest: Sequence[int], latest: Sequence[int]
     ) -> list[ValueAndTimestamp[V] | None]:
-        """For each key, the first value that became valid from ``earliest`` to ``latest``, both included, and when.
+        """Return, for each key, the first value that became valid from ``earliest`` to ``latest``, included, and when.
 
-        Tombstones are passed over. Nothing is found where ``earliest`` is before the history retention, since what was
-        the first one then may be forgotten. What has expired since it became valid is found.
+        Tombstones are passed over. Nothing is found if ``earliest`` is before the history retention, since the first
+        value then may be forgotten. A value that has expired since it became valid is found.
 
         >>> from millpond.stores.backend.memory import MemoryBackend
         >>> from millpond.stores.encoding.serdes import STRING
@@ -256,8 +254,8 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
     def horizon(self) -> int | None:
         """The time before which as-of reads find nothing older than the latest; None before the first put.
 
-        It moves when something is put. So what an earlier run has forgotten stays so under a longer retention, and what
-        it has kept can be read until then under a shorter one.
+        It moves when something is put. So versions that an earlier run has forgotten stay forgotten under a longer
+        retention, and versions that it has kept can be read until then under a shorter one.
         """
         return self._begin
 
@@ -272,8 +270,9 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
     ) -> Scan[VersionedRecord[V]]:
         """Return the versions of ``key`` that were valid at some time from ``earliest`` to ``latest``, both included.
 
-        None leaves that side open. Oldest first; ``reverse``: newest first. Tombstones are left out. So is what was
-        valid only before the history retention, and, where ``latest`` is before it, all but the latest version.
+        None leaves that side open. They come oldest first, or with ``reverse`` newest first. Tombstones are left out.
+        So are versions that were valid only before the history retention, and, if ``latest`` is before it, all but the
+        latest version.
 
         Raises:
             ConfigurationError: ``earliest`` is after ``latest``.
@@ -328,7 +327,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         return self._next_time(history_prefix(row) + pack_time(time), row, unpack_time(data))
 
     def scan(self, start: K | None = None, stop: K | None = None) -> Scan[tuple[K, VersionedRecord[V]]]:
-        """Every version within the history retention of the keys with ``start <= key < stop``, oldest first per key.
+        """Return every version within the history retention of keys with ``start <= key < stop``, oldest first per key.
 
         Keys come in the order of their bytes; None leaves that side open.
         """
@@ -355,7 +354,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         """Prepare what the writing half needs from the beginning."""
 
     def _gone(self, since: int, as_of: int | None = None) -> bool:
-        """Return whether a version that was the last until then has expired, now or as of a time."""
+        """Return whether a version that was the last one has expired, now or as of a time."""
         ttl, horizon = self._horizon.ttl, self._horizon.time
         if as_of is not None and ttl is not None and since + ttl <= as_of:
             return True
@@ -364,7 +363,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         return now and horizon is not None and since <= horizon
 
     def _alive(self, records: Iterator[VersionedRecord[V]], first: int | None) -> Iterator[VersionedRecord[V]]:
-        """Versions with their ends where they expire, without those that have done so by ``first`` or the history."""
+        """Yield versions with the ends of expired ones, without those expired by ``first`` or before the history."""
         if not self._horizon.expires:
             return records
         begin = max(MIN_TIME if first is None else first, MIN_TIME if self._begin is None else self._begin)
@@ -372,7 +371,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         return (record for record in capped if record.valid_to is None or record.valid_to > begin)
 
     def _capped(self, record: VersionedRecord[V]) -> VersionedRecord[V]:
-        """Return a version with its end where it expires."""
+        """Return a version with its end at its expiry."""
         ttl, since, until = self._horizon.ttl, record.timestamp, record.valid_to
         if until is None and not self._gone(since):
             return record
@@ -498,7 +497,7 @@ def check_grace(store: str, grace: int, history_retention: int, late_puts: LateP
     """Refuse a grace period, in milliseconds, that is longer than the history, or shorter but refuses nothing.
 
     Raises:
-        ConfigurationError: it is.
+        ConfigurationError: it is so.
     """
     if grace > history_retention:
         raise NoHistoryError(
@@ -527,5 +526,5 @@ def _none_if_tombstone(data: bytes) -> bytes | None:
 
 
 def _prefix_of(entry: tuple[bytes, bytes]) -> bytes:
-    """Row type and terminated key of a data row."""
+    """Return the row type and the terminated key of a data row."""
     return entry[0][:-TIME_SIZE]

@@ -1,7 +1,7 @@
-"""``RecentVersions``: the versions that others have replaced as their key's latest since the last flush.
+"""``RecentVersions``: the versions that others have replaced as their keys' latest since the last flush.
 
-What is looked up from before the latest version is most often one of these, and is found here without a search among
-rows. Rule of this module: of a key that is known here, it knows every older version from the first of its times on.
+A look-up before the latest version most often finds one of these, without a search among rows. Rule of this module: for
+a key that is known here, it knows every older version from the first of its times on.
 """
 
 from bisect import bisect_left
@@ -14,7 +14,7 @@ from millpond.stores.encoding.keys import pack_time
 from millpond.stores.typed.versions.version_rows import JUST_ABOVE, TOMBSTONE, Entry
 
 _NOTHING: Final = (b"", TOMBSTONE)
-"""Comes before all times."""
+"""A value before all times."""
 
 
 class _Known:
@@ -36,7 +36,7 @@ class _Known:
         return len(self.in_order) + (0 if self.late is None else len(self.late))
 
     def entries(self) -> list[Entry]:
-        """All of them in the order of time."""
+        """Return all versions in the order of time."""
         return self.in_order if self.late is None else sorted([*self.in_order, *self.late.items()])
 
     def put(self, start: bytes, version: bytes) -> None:
@@ -67,7 +67,7 @@ class RecentVersions:
         self._later: list[Callable[[RecentVersions], None]] = []
 
     def later(self, note: Callable[["RecentVersions"], None]) -> None:
-        """Call ``note``, which notes many versions, if somebody looks for one: before, no object is made of them."""
+        """Call ``note``, which notes many versions, once somebody looks for one: until then, none becomes an object."""
         self._later.append(note)
 
     def replaced(self, row: bytes, start: bytes, version: bytes, *, alone: bool) -> None:
@@ -93,14 +93,14 @@ class RecentVersions:
             known.put(start, version)
 
     def forget(self, row: bytes) -> None:
-        """Know nothing of a key any more."""
+        """Forget a key."""
         if self._later:
             self._later.append(lambda recent: recent.forget(row))
         else:
             self._by_row.pop(row, None)
 
     def clear(self) -> None:
-        """Know nothing any more."""
+        """Forget all keys."""
         self._by_row.clear()
         self._later.clear()
 
@@ -116,10 +116,10 @@ class RecentVersions:
         return None if known is None else known.at(pack_time(time))
 
     def of_key(self, row: bytes, most: int) -> Sequence[Entry] | None:
-        """All that is known of a key in the order of time, the first an empty one if that is all there is.
+        """Return all known versions of a key in the order of time, the first an empty one if there are no others.
 
         Returns:
-            None if it is more than ``most``.
+            None if they are more than ``most``.
         """
         known = self._known(row)
         if known is None:

@@ -93,8 +93,8 @@ class VersionHistory:
         bucket: the width of the buckets of the index.
 
     Attributes:
-        index: leads to the versions that can be removed one day.
-        recent: what has become an older version.
+        index: the index of the versions that can be removed one day.
+        recent: the versions that have become older ones.
     """
 
     def __init__(self, transaction: Transaction, bucket: int) -> None:
@@ -114,13 +114,13 @@ class VersionHistory:
         """Put a version of one key.
 
         Args:
-            row: where the key's latest version lies.
-            latest: what lies there.
+            row: the row of the key's latest version.
+            latest: the row's value.
             start: the packed time from which the version is valid.
             version: the version's bytes.
 
         Returns:
-            What lies at ``row`` now, and the end of the version; None for the end of the latest.
+            The value of ``row`` now, and the end of the version; None for the end of the latest.
         """
         if latest is None:
             self.recent.forget(row)
@@ -145,15 +145,15 @@ class VersionHistory:
         return following, None
 
     def forget(self, row: bytes, latest: bytes | None, horizon: int) -> bytes | None:
-        """Remove what of one key ended by ``horizon``, now and not when its time has come.
+        """Remove the versions of one key that ended by ``horizon``, now and not when their time has come.
 
         Args:
-            row: where the key's latest version lies.
-            latest: what lies there.
-            horizon: where the history begins.
+            row: the row of the key's latest version.
+            latest: the row's value.
+            horizon: the beginning of the history.
 
         Returns:
-            What lies at ``row`` now.
+            The value of ``row`` now.
         """
         if latest is None or latest[TIME_SIZE:VALUE_START] == _NOT_INDEXED:
             return latest
@@ -185,14 +185,14 @@ class VersionHistory:
         return latest, unpack_time(latest) if later is None else last_time(later[0])
 
     def expire(self, horizon: int) -> bool:
-        """Remove what ended by ``horizon``, if its time has come; whether rows of latest versions may have changed."""
+        """Remove versions that ended by ``horizon``, if they are due; return whether latest rows may have changed."""
         due = self.index.first <= horizon + 1
         if due:
             self.index.expire(horizon, self._remove_invisible)
         return due
 
     def _remove_invisible(self, encoded_key: bytes, horizon: int) -> None:
-        """Delete what ended by ``horizon``: all versions until then, except the one that is still valid."""
+        """Delete the versions of a key that ended by ``horizon``, but not the one that is still valid."""
         row = latest_row_of(encoded_key)
         latest = self._transaction.get(row)
         if latest is None:
@@ -222,7 +222,7 @@ class VersionHistory:
             self.index.add(encoded_key, last_time(later[0]))
 
     def remove(self, row: bytes, latest: bytes) -> None:
-        """Remove all versions of the key whose latest, which lies at ``row``, is ``latest``."""
+        """Remove all versions of the key whose latest, in the row ``row``, is ``latest``."""
         alone = latest[TIME_SIZE:HEAD_SIZE] == ALONE
         older = [] if alone else [plain for plain, _ in self._transaction.scan(history_prefix(row), row)]
         self._transaction.put_many(dict.fromkeys([*older, plain_entry(row, latest)[0], row]))
@@ -230,12 +230,12 @@ class VersionHistory:
         self._begins.pop(row, None)
 
     def settle(self) -> None:
-        """Know no more than what lies in rows."""
+        """Forget all that is not in rows."""
         self.recent.clear()
         self._begins.clear()
 
     def set_back(self, limit: int) -> int:
-        """Remove all versions of a time after ``limit``; how many there were."""
+        """Remove all versions of a time after ``limit``; return how many there were."""
         self.settle()
         # The index does not lead to all of them: it does not know the keys that have one version.
         rows = plain_entries(self._transaction.scan(DATA, INDEX))

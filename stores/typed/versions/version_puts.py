@@ -1,8 +1,8 @@
-"""``VersionPuts``: many versions put into a ``VersionedKeyValueStore``, as columns as far as that gives the same.
+"""``VersionPuts``: many versions put into a ``VersionedKeyValueStore``, as columns if that gives the same.
 
 Rule of this module: it decides which versions are put in one run (``millpond.stores.typed.versions.version_run``) and
-which one by one: those of keys whose versions do not come in the order of time, those after which something may
-expire, and those that are put although they are late.
+which one by one: versions of keys that do not come in the order of time, versions after which something may expire, and
+versions that are put although they are late.
 """
 
 from typing import Any, Final
@@ -34,20 +34,20 @@ from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED
 pc: Any = _compute
 
 _SHORTEST: Final = 128
-"""What a call for a whole column costs is more than what it saves for fewer."""
+"""The number of versions below which a call for a whole column costs more than it saves."""
 
 _FAR: Final = 1 << 61
-"""Times as far as this from 1970 are compared one by one, where no sum overflows."""
+"""The distance from 1970 from which times are compared one by one, where no sum overflows."""
 
 
 class VersionPuts:
-    """Puts versions.
+    """The put of many versions.
 
     Args:
         store: the store.
-        stems: what the rows of their keys begin with, an Arrow array.
+        stems: the beginnings of the rows of their keys, an Arrow array.
         versions: their bytes, an Arrow array.
-        times: from when they are valid, in milliseconds.
+        times: the times from which they are valid, in milliseconds.
     """
 
     def __init__(self, store: VersionedKeyValueStore[Any, Any], stems: Array, versions: Array, times: Integers) -> None:
@@ -58,7 +58,7 @@ class VersionPuts:
         self._ends = np.full(len(times), VALID_TO_UNDEFINED)
 
     def put(self) -> Integers:
-        """Put them in their order; returns what ``VersionedKeyValueStore.put`` does for each."""
+        """Put them in their order; return for each what ``VersionedKeyValueStore.put`` returns."""
         if self._store.expiry is not None and len(self._times):
             self._store.expiry.observe(int(self._times.max()))
         start, size = 0, len(self._times)
@@ -76,13 +76,13 @@ class VersionPuts:
         return self._ends
 
     def _reached(self) -> Integers:
-        """Return the observed stream time after each."""
+        """Return the observed stream time after each version."""
         observed = self._store.observed_stream_time
         reached = np.maximum.accumulate(self._times)
         return reached if observed is None else np.maximum(reached, observed)
 
     def _taken_late(self, reached: Integers) -> Booleans:
-        """Return which are late, but may be put all the same."""
+        """Return a mask of the versions that are late, but may be put all the same."""
         if self._store.late_puts is LatePuts.REFUSED:
             return np.zeros(len(reached), np.bool_)
         times, reached = (np.clip(column, -_FAR, _FAR) for column in (self._times, reached))
@@ -98,12 +98,12 @@ class VersionPuts:
         return _first((first <= self._after(reached, self._store.history_retention) + 1) | late[start:])
 
     def _after(self, reached: Integers, length: int) -> Integers:
-        """So long before what the store has reached, but not before its history."""
+        """Return the times so long before those that the store has reached, but not before its history."""
         begin = self._store.horizon
         return np.maximum(reached - min(length, _FAR), -_FAR if begin is None else min(max(begin, -_FAR), _FAR))
 
     def _put_each(self, places: Integers) -> None:
-        """Put some one by one."""
+        """Put some versions one by one."""
         chosen: Any = pa.array(places)
         times = self._times[places]
         rows, versions = latest_rows(self._stems.take(chosen)), self._versions.take(chosen)
@@ -112,7 +112,7 @@ class VersionPuts:
         )
 
     def _put_run(self, start: int, stop: int, reached: Integers) -> None:
-        """Put those of a range, during which nothing expires."""
+        """Put the versions of a range, during which nothing expires."""
         admitted = self._times[start:stop] >= self._after(reached, self._store.grace)
         self._ends[start:stop][~admitted] = NOT_PUT
         places = admitted.nonzero()[0] + start
@@ -141,10 +141,10 @@ class VersionPuts:
         return latest
 
     def _behind(self, numbers: Integers, places: Integers, latest: Array, again: Booleans) -> Booleans:
-        """Return which versions, sorted by key, are of a key with one that cannot be put in the run.
+        """Return a mask of the versions, sorted by key, whose key has a version that cannot be put in the run.
 
-        That is one that is older than the one before it, or no newer than the key's latest until now, or a tombstone
-        that another version of its time replaces, which leaves a row in the index.
+        Such a version is older than the one before it, or no newer than the key's latest until now, or a tombstone that
+        another version of its time replaces, which leaves a row in the index.
         """
         times, since = self._times[places], since_of(latest)[numbers]
         known = latest.is_valid().to_numpy(zero_copy_only=False)[numbers]
@@ -169,7 +169,7 @@ class VersionPuts:
 
 
 def _same_version(numbers: Integers, times: Integers) -> Booleans:
-    """Return which versions, sorted by key, the next one replaces, as it is of the same key and time.
+    """Return a mask of the versions, sorted by key, that the next one replaces, as it has the same key and time.
 
     >>> _same_version(np.array([0, 0, 0, 1]), np.array([5, 5, 6, 6])).tolist()
     [True, False, False, False]
@@ -184,12 +184,12 @@ def timers_of(expiry: Expiry, run: VersionRun) -> Array:
 
 
 def _first(where: Booleans) -> int:
-    """Return the first place where it is true; behind the end if there is none."""
+    """Return the first place where it is true; the length if there is none."""
     return int(where.argmax()) if where.any() else len(where)
 
 
 def _in_order(stems: Array) -> tuple[Array, Integers]:
-    """Return the different ones in the order of bytes, and for each of all which of them it is."""
+    """Return the distinct stems in the order of bytes, and for each stem its place among them."""
     encoded = stems.dictionary_encode()
     order = pc.sort_indices(encoded.dictionary)
     places = np.empty(len(order), np.int64)

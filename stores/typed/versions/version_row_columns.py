@@ -43,7 +43,7 @@ def latest_rows(stems: Array) -> Array:
 
 
 def since_of(latest: Array) -> Integers:
-    """From when latest versions are valid, given what lies at their rows; the least time where there is none.
+    """Return the times from which latest versions are valid, given their rows' values; the least time for none.
 
     Raises:
         pyarrow.ArrowInvalid: one is too short.
@@ -60,7 +60,7 @@ def bucket_ends(times: Integers, bucket: int) -> Integers:
 
 
 def equal_to(column: Array, data: bytes) -> Booleans:
-    """Return which values of a column are these bytes; null is not."""
+    """Return a mask of the values of a column that are these bytes; null is not."""
     equal: Booleans = pc.equal(column, data).fill_null(False).to_numpy(zero_copy_only=False)
     return equal
 
@@ -89,7 +89,7 @@ def plain_columns(changes: ColumnChanges) -> ColumnChanges | None:
 
 
 def _are_latest(rows: Array) -> Array:
-    """Return which rows are data rows of latest versions."""
+    """Return a mask of the rows that are data rows of latest versions."""
     end = pc.binary_slice(rows, -TIME_SIZE - _END, -TIME_SIZE)
     ends = pc.and_not(pc.ends_with(rows, LATEST_END), pc.equal(end, TERMINATOR))
     return pc.and_(pc.starts_with(rows, DATA), ends)

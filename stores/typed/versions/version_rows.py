@@ -10,9 +10,10 @@ The layout; a tombstone is a version like any other::
 ``older`` says whether the key has older versions. Wherever there are any, there is a latest. All rows of a key are one
 range in the order of time, since the end of the latest's key is above any time.
 
-In durable files and in the format ``PLAIN``, each version lies as the older ones do here. That is a *plain* row below,
-and the functions of this module lead from one form to the other. The removal of a latest version that leaves no other
-in its place also deletes the plain row of its time, because a deletion does not tell the time that durable files need.
+In durable files and in the format ``PLAIN``, each version has a row as older ones have here. That is a *plain* row
+below, and the functions of this module lead from one form to the other. The removal of a latest version that leaves no
+other in its place also deletes the plain row of its time, because a deletion does not tell the time that durable files
+need.
 """
 
 import re
@@ -34,17 +35,17 @@ OLDER: Final = b"\x01"
 """The byte of a latest version that has older ones."""
 
 HEAD_SIZE: Final = TIME_SIZE + 1
-"""How many bytes of a latest row's value come before the version."""
+"""The number of bytes of a latest row's value before the version."""
 
 VALUE_START: Final = HEAD_SIZE + 1
-"""Where the user's value begins in a latest row's value."""
+"""The place of the user's value in a latest row's value."""
 
 JUST_ABOVE: Final = b"\x00"
-"""Added to a row, gives the least that is greater."""
+"""The byte that, added to a row, gives the least row that is greater."""
 
 _END_SIZE: Final = 2
 _KEY_END: Final = re.compile(rb"\x00[\x00\x01]")
-"""What comes after a key: within it, 0xFF follows each 0x00."""
+"""The bytes after a key: within it, 0xFF follows each 0x00."""
 
 _PLAIN_END: Final = slice(-TIME_SIZE - _END_SIZE, -TIME_SIZE)
 
@@ -91,7 +92,7 @@ def damaged_latest(data: bytes) -> CorruptStoreError:
 
 
 def is_tombstone(version: bytes) -> bool:
-    """Return whether a version says that there is no value; else it begins with ``LIVE``.
+    """Return whether a version is a tombstone; else it begins with ``LIVE``.
 
     Raises:
         CorruptStoreError: it is neither.
@@ -104,7 +105,7 @@ def is_tombstone(version: bytes) -> bool:
 
 
 def plain_bounds(start: bytes, stop: bytes | None) -> tuple[bytes, bytes | None]:
-    r"""Bounds of plain rows that hold all versions of every key of which a row lies within these bounds.
+    r"""Return bounds of plain rows that hold all versions of every key with a row within these bounds.
 
     >>> plain_bounds(b"\x01tea\x00\x01", b"\x01tea\x00\x01\x00")
     (b'\x01tea\x00\x00', b'\x01tea\x00\x01')
@@ -169,7 +170,7 @@ def entries_with_latest_apart(entries: Iterable[Entry]) -> Iterator[Entry]:
 
 
 def changes_with_latest_apart(stored: Rows, changes: Changes) -> dict[bytes, bytes | None]:
-    """Changes whose versions are plain rows, as changes of ``stored``, which has the latest apart.
+    """Return changes whose versions are plain rows, as changes of ``stored``, which has the latest apart.
 
     Raises:
         CorruptStoreError: a data row has no room for a key and a time.
@@ -188,7 +189,7 @@ def changes_with_latest_apart(stored: Rows, changes: Changes) -> dict[bytes, byt
 
 
 def _changes_of_key(stored: Rows, prefix: bytes, changed: Mapping[bytes, bytes | None]) -> Mapping[bytes, bytes | None]:
-    """Changes of one key; which of its versions is the latest follows from them and from what is stored."""
+    """Return the changes of one key; these and the stored rows tell which of its versions is the latest."""
     latest = prefix[:-_END_SIZE] + LATEST_END
     before = stored.get(latest)
     plain = dict(() if before is None else (plain_entry(latest, before),)) | dict(changed)

@@ -1,7 +1,7 @@
-"""``VersionRun``: what puts of many versions, each newer than those of its key before it, do to rows; as columns.
+"""``VersionRun``: the rows after puts of many versions, each newer than its key's version before it; as columns.
 
 Rule of this module: it makes the rows that ``millpond.stores.typed.versions.version_history`` makes version by version,
-and tells what has been replaced. It reads and writes nothing itself.
+and tells which versions have been replaced. It reads and writes nothing itself.
 """
 
 from typing import Any, Final, NamedTuple
@@ -34,10 +34,10 @@ class Replaced(NamedTuple):
     """Versions that have become older ones, each key's in their order.
 
     Attributes:
-        stems: what the rows of their keys begin with.
+        stems: the beginnings of the rows of their keys.
         starts: their packed times.
         versions: their bytes.
-        alone: whether there was none before.
+        alone: whether there was no version before.
     """
 
     stems: Array
@@ -55,11 +55,12 @@ class VersionRun:
     """Versions that are put.
 
     Args:
-        stems: what the rows of different keys begin with, in the order of bytes.
+        stems: the beginnings of the rows of different keys, in the order of bytes.
         latest: the rows' values of the keys' latest versions, null where there is none.
-        numbers: which of the keys each version is one of; in ascending order.
+        numbers: the place of each version's key among the keys, in ascending order.
         versions: the bytes of the versions.
-        times: from when each is valid: in ascending order for each key, and after its latest version until now.
+        times: the time from which each is valid: in ascending order for each key, and after its latest version until
+            now.
     """
 
     def __init__(self, stems: Array, latest: Array, numbers: Integers, versions: Array, times: Integers) -> None:
@@ -74,10 +75,10 @@ class VersionRun:
         self._numbers = first.cumsum() - 1
         self._versions, self._times, self._starts = versions, times, pack_times(times)
         self.replaced = self._replaced()
-        """What has become an older version."""
+        """The versions that have become older ones."""
 
     def note(self, recent: RecentVersions) -> None:
-        """Note what has been replaced."""
+        """Note the replaced versions."""
         for row in latest_rows(self._stems.filter(pa.array(~self._known))).to_pylist():
             recent.forget(row)
         columns = latest_rows(self.replaced.stems), self.replaced.starts, self.replaced.versions, self.replaced.alone
@@ -85,7 +86,7 @@ class VersionRun:
             recent.replaced(row, start, version, alone=alone)
 
     def rows(self) -> tuple[Array, Array]:
-        """Return the data rows in the order of bytes, and what they are set to."""
+        """Return the data rows in the order of bytes, and their new values."""
         keys = pa.concat_arrays([self.replaced.rows, latest_rows(self._stems)])
         values = pa.concat_arrays([self.replaced.versions, self._latest()])
         numbers = np.concatenate([self._replaced_numbers(), self._numbers[self._last]])
@@ -93,7 +94,7 @@ class VersionRun:
         return keys.take(order), values.take(order)
 
     def index_rows(self, bucket: int) -> tuple[Array, Integers]:
-        """Return the rows of the index that note the keys which have a version that can be removed one day, only now.
+        """Return the rows of the index for the keys that only now have a version that can be removed one day.
 
         Args:
             bucket: the width of the index's buckets.

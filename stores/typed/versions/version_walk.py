@@ -11,18 +11,18 @@ from millpond.stores.typed.versions.recent_versions import RecentVersions
 from millpond.stores.typed.versions.version_rows import JUST_ABOVE, Entry, history_prefix
 
 _SEEKS: Final = 2
-"""Most lookups of a key find one version or two, each of which is found faster alone than by a scan."""
+"""The number of look-ups of a key that find a version faster alone than by a scan; most find one or two versions."""
 _STEPS_BEFORE_SEEK: Final = 32
 
 
 class VersionWalk:
-    """Goes through one key's versions from new to old.
+    """A walk through one key's versions from new to old.
 
     Args:
         last: finds the last row of a range.
         scan: reads the rows of a range.
         latest: the row of the key's latest version.
-        recent: what is known without reading rows; None if nothing is.
+        recent: the versions that are known without reading rows; None for none.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class VersionWalk:
         """Return the versions that were valid at some time from ``oldest`` to ``newest``, read as one range.
 
         Returns:
-            Packed times and versions, newest first, and maybe some that are newer; and whether there are no others,
+            Packed times and versions, newest first, perhaps with some newer ones; and whether there are no others,
             since not many more than ``most`` are read.
         """
         known = [] if self._recent is None else self._recent.of_key(self._latest, most)

@@ -1,7 +1,7 @@
 """``VersionedKeyValueStore``: the versions of each key, back to a limit of history (KIP-889, 914).
 
-Rule of this module: it decides what is put and what is too late. Where versions lie, and what becomes of them, is up to
-``millpond.stores.typed.versions.version_history``.
+Rule of this module: it decides which versions are put and which are too late.
+``millpond.stores.typed.versions.version_history`` knows the rows of versions and their changes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,10 +26,10 @@ from millpond.stores.typed.versions.version_history import VersionHistory
 from millpond.stores.typed.versions.version_rows import JUST_ABOVE, LIVE, TOMBSTONE, VALUE_START
 
 VALID_TO_UNDEFINED: Final = -1
-"""What ``put`` returns for a version that is the key's latest: its end is not known yet."""
+"""The result of ``put`` for a version that is the key's latest: its end is not known yet."""
 
 NOT_PUT: Final = -(2**63)
-"""What ``put`` returns for a version that came after the grace period, and was not put."""
+"""The result of ``put`` for a version that came after the grace period, and was not put."""
 
 _BUCKETS = 4
 _SHORTEST_BUCKET = 1000
@@ -40,10 +40,10 @@ class Straggler(Protocol):
 
     @property
     def earliest(self) -> int | None:
-        """No time as of which it has yet to look up is less; None if there is none."""
+        """The least time as of which it has yet to look up; None if there is none."""
 
     def catch_up(self, before: int) -> None:
-        """Look up whatever is to be looked up as of times less than ``before``."""
+        """Do all look-ups as of times less than ``before``."""
 
 
 class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore[K, V]):
@@ -74,7 +74,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
 
     @property
     def rows(self) -> VersionHistory:
-        """Its rows, for those who put many versions at once; they move the observed stream time, too."""
+        """Its rows, for code that puts many versions at once, which moves the observed stream time, too."""
         return self._history
 
     @property
@@ -84,12 +84,12 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
 
     @property
     def straggler_until(self) -> int | None:
-        """Up to which observed stream time nothing is forgotten that a straggler has yet to look up; None for any."""
+        """The observed stream time up to which no version is forgotten that a straggler still needs; None for any."""
         earliest = [time for time in (one.earliest for one in self.stragglers) if time is not None]
         return min(earliest) + self._retention if earliest else None
 
     def catch_up(self, time: int) -> None:
-        """Let stragglers look up what the store forgets once something of ``time`` is put, or that is observed."""
+        """Let stragglers look up versions that the store forgets once ``time`` is observed, by a put or otherwise."""
         before, begin = time - self._retention, self._begin_at(time)
         if begin != self._begin:
             before = max(before, begin)
@@ -106,9 +106,9 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         A version of the same timestamp is replaced.
 
         Returns:
-            The end of the new version: the timestamp of the next one (0 if that is -1, which says something else), or
+            The end of the new version: the timestamp of the next one (0 if that is -1, which has another meaning), or
             ``VALID_TO_UNDEFINED`` if it is the latest, or ``NOT_PUT`` if the timestamp is older than the observed
-            stream time minus the grace period, and ``late_puts`` does not say otherwise.
+            stream time minus the grace period, unless ``late_puts`` allows it.
         """
         if key is None:
             raise self._null_key()
@@ -130,7 +130,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         Nothing is put if a key, value or timestamp cannot be.
 
         Returns:
-            For each what ``put`` would have returned.
+            For each the result that ``put`` would have had.
 
         >>> from millpond.stores.backend.memory import MemoryBackend
         >>> from millpond.stores.encoding.serdes import STRING
@@ -147,10 +147,10 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
     def put_rows(
         self, rows: Sequence[bytes], versions: Sequence[bytes], starts: Sequence[bytes], timestamps: Sequence[int]
     ) -> list[int]:
-        """``put_many`` for what it makes of its arguments.
+        """Put versions as ``put_many`` does, from encoded arguments.
 
         Args:
-            rows: where the latest versions of the keys lie.
+            rows: the rows of the latest versions of the keys.
             versions: the bytes of the versions, as ``millpond.stores.typed.versions.version_rows`` draws them.
             starts: the packed timestamps.
             timestamps: the same as numbers.
@@ -171,9 +171,9 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         return ends
 
     def delete(self, key: K, timestamp: Instant) -> VersionedRecord[V] | None:
-        """Put a tombstone; the version that was valid at ``timestamp`` until now, or None.
+        """Put a tombstone; return the version that was valid at ``timestamp`` until now, or None.
 
-        Also None, and nothing changes, if the timestamp is older than the grace period.
+        If the timestamp is older than the grace period, nothing changes, and the result is None, too.
         """
         replaced = self.get(key, timestamp)
         return None if self.put(key, None, timestamp) == NOT_PUT else replaced
@@ -181,10 +181,11 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
     def get_many_at(
         self, keys: Iterable[K], reached: Sequence[int]
     ) -> tuple[list[ValueAndTimestamp[V] | None], list[ValueAndTimestamp[V] | None]]:
-        """``get_many`` for one who has reached, at each key, a time that may be beyond what was put.
+        """Return what ``get_many`` returns, for readers at times that may be beyond the puts so far.
 
         Returns:
-            For each key what there is by then, and what has expired by then without having been told (``Expiry.take``).
+            For each key the entry at its reader's time, and the entry that has expired by then and was not told
+            (``Expiry.take``).
         """
         found = self._read_many(list(map(latest_row, self._keys_bytes(keys))))
         if self._expiry is None:
@@ -197,7 +198,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         return self._decoded_latest(there), self._decoded_latest(new)
 
     def latest_times(self, keys: Iterable[K]) -> list[int | None]:
-        """From when on the latest version of each key, or the latest tombstone, is valid; None where there is none.
+        """Return the time from which each key's latest version or tombstone is valid; None where there is none.
 
         >>> from millpond.stores.backend.memory import MemoryBackend
         >>> from millpond.stores.encoding.serdes import STRING
@@ -212,7 +213,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         return [None if data is None else unpack_time(data) for data in found]
 
     def take_expired(self) -> list[tuple[K, V, int]]:
-        """Key, value and time of the keys that have expired since the last time; only where ``Expiry.tells``."""
+        """Return key, value and time of the keys that have expired since the last time; only if ``Expiry.tells``."""
         assert self._expiry is not None, "nothing expires"
         return [
             (
@@ -253,9 +254,9 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
             self._expiry = Expiry(self, self._transaction, self._clock, self._horizon, rows, expired)
 
     def _admits(self, time: int) -> bool:
-        """Move the observed stream time to ``time``, or tell whether that is within the grace period.
+        """Move the observed stream time to ``time``, or return whether that is within the grace period.
 
-        A version from before the history, of which an earlier run has kept less, would meet none of the versions and
+        A version from before the history, which was shorter in an earlier run, would meet none of the versions and
         tombstones that were there.
         """
         observed = self._observed.time
@@ -276,7 +277,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         """Put a version that is older than the grace period, if it is one of those that are put all the same.
 
         Returns:
-            What lies at ``row`` now, and what ``put`` returns.
+            The value of ``row`` now, and the result of ``put``.
         """
         if self._late_puts is LatePuts.REFUSED:
             return latest, NOT_PUT
@@ -290,13 +291,13 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         return latest, _told(valid_to)
 
     def _put_version(self, row: bytes, latest: bytes | None, start: bytes, version: bytes) -> tuple[bytes, int | None]:
-        """``VersionHistory.put``, and a timer for what becomes the latest version, if it needs one."""
+        """Put a version as ``VersionHistory.put`` does, with a timer for the latest version, if it needs one."""
         if self._expiry is not None and (latest is None or start >= latest[:TIME_SIZE]):
             self._expiry.put(row, latest, unpack_time(start))
         return self._history.put(row, latest, start, version)
 
     def _expire(self) -> bool:
-        """Remove what nobody can see anymore; whether rows of latest versions may have changed."""
+        """Remove versions that nobody can see anymore; return whether rows of latest versions may have changed."""
         assert self._begin is not None, "something has been put"
         return self._history.expire(self._begin)
 

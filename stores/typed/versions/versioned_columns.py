@@ -1,8 +1,8 @@
 """``VersionedColumns``: whole Arrow columns into a ``VersionedKeyValueStore``, and out of it as of many times at once.
 
-Rule of this module: no Python object is made of a value or a timestamp that is read, and of a key only its bytes. What
-is looked up is read once for each distinct key, and once more for each version before its latest; of a key with many
-such look-ups, the versions between the first and the last of these are read as one range.
+Rule of this module: no Python object is made of a value or a timestamp that is read, and of a key only its bytes. A
+look-up reads once for each distinct key, and once more for each version before its latest; for a key with many such
+look-ups, the versions between the first and the last of these are read as one range.
 """
 
 from collections.abc import Sequence
@@ -31,21 +31,21 @@ Array = Any
 Integers = npt.NDArray[np.int64]
 
 _MANY: Final = 16
-"""Fewer look-ups of one key cost less one by one."""
+"""The number of look-ups of one key below which they cost less one by one."""
 
 _READ_PER_LOOK_UP: Final = 8
-"""Reading so many versions costs less than finding one of them; with more between the look-ups, each is found alone."""
+"""The number of versions whose reading costs less than finding one; with more between look-ups, each is found alone."""
 
 _SIGN: Final = np.uint64(1 << 63)
-"""What packed times and times differ by."""
+"""The difference of packed times and times."""
 
 
 class VersionedColumns:
-    """Looks up and puts many keys at once.
+    """Look-ups and puts of many keys at once.
 
     Args:
         store: the store.
-        keys, values: what its serdes do, for whole columns; equal keys have equal bytes.
+        keys, values: its serdes for whole columns; equal keys have equal bytes.
     """
 
     def __init__(self, store: VersionedKeyValueStore[Any, Any], keys: ColumnSerde, values: ColumnSerde) -> None:
@@ -58,7 +58,7 @@ class VersionedColumns:
         return self._keys.takes(keys) and (values is None or self._values.takes(values))
 
     def get_as_of(self, keys: Array, timestamps: Integers) -> tuple[Array, Array]:
-        """For each key, the value that was valid at the timestamp at the same position, and from when on it was.
+        """Return, for each key, the value that was valid at the timestamp at the same position, and since when.
 
         Args:
             keys: an Arrow array without nulls, of a type that ``takes`` knows; a key may come many times.
@@ -84,8 +84,8 @@ class VersionedColumns:
 
         Args:
             keys: an Arrow array without nulls, of a type that ``takes`` knows.
-            reached: for each the time that its reader has reached, if that may be beyond what was put; then all keys
-                are different.
+            reached: for each key the time that its reader has reached, if that may be beyond the puts so far; then all
+                keys are different.
 
         Raises:
             CorruptStoreError: a row is damaged.
@@ -104,7 +104,7 @@ class VersionedColumns:
         return (values, times) if expiry is None else without_gone(expiry, values, times, reached)
 
     def own(self, values: Array) -> Array:
-        """Values, of a type that ``takes`` knows, as the type that ``get_latest`` gives."""
+        """Return values, of a type that ``takes`` knows, in the type of ``get_latest``."""
         return self._values.own(values)
 
     def put(self, keys: Array, values: Array, timestamps: Integers) -> Integers:
@@ -116,7 +116,7 @@ class VersionedColumns:
             timestamps: as many, in milliseconds.
 
         Returns:
-            What ``VersionedKeyValueStore.put`` returns for each.
+            The result of ``VersionedKeyValueStore.put`` for each.
         """
         versions = pc.binary_join_element_wise(LIVE, self._values.write(values), b"").fill_null(TOMBSTONE)
         return VersionPuts(self._store, self._stems(keys), versions, timestamps).put()
@@ -178,7 +178,7 @@ class VersionedColumns:
     def _walked(
         self, rows: Sequence[bytes], numbers: Integers, timestamps: Integers, versions: list[Entry]
     ) -> list[int]:
-        """Look up times of many keys, newest first for each key; adds the versions, and returns the place of each."""
+        """Look up times of many keys, newest first for each key; add the versions, and return the place of each."""
         found = []
         walked = -1
         entry: Entry | None = None
@@ -192,7 +192,7 @@ class VersionedColumns:
         return found
 
     def _merged(self, row: bytes, timestamps: Integers, versions: list[Entry]) -> Integers:
-        """``_walked`` for many times of one key, which are merged with its versions."""
+        """Look up many times of one key, as ``_walked`` does, by merging them with its versions."""
         walk: VersionWalk = self._store.walk_back(row)
         most = _READ_PER_LOOK_UP * len(timestamps)
         entries, all_of_them = walk.between(int(timestamps[-1]), int(timestamps[0]), most)
@@ -222,7 +222,7 @@ class VersionedColumns:
 
 
 def _times(rows: Sequence[bytes]) -> Integers:
-    """Return the packed times that rows end with."""
+    """Return the packed times at the ends of rows."""
     times = (row[-TIME_SIZE:].rjust(TIME_SIZE, b"\0") for row in rows)  # It is empty where nothing was valid.
     packed = np.frombuffer(b"".join(times), ">u8").astype(np.uint64)
     return (packed ^ _SIGN).view(np.int64)

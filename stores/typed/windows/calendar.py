@@ -1,9 +1,9 @@
 """Windows of the calendar: days, weeks, months, quarters and years, as the clocks of a time zone show them.
 
 Rule of this module: a day begins when the clock first shows its date, so each moment is in one day, also where clocks
-are put back past midnight, and a date that a zone has left out has none. All other windows begin with one of their
-days. The calendar is the Gregorian, for all times: it repeats itself every 400 years, as do the rules of zones before
-the first and after the last change that is known.
+are put back past midnight, and a date that a zone has left out has no moments. All other windows begin with one of
+their days. The calendar is the Gregorian, for all times: it repeats itself every 400 years, as do the rules of zones
+before the first and after the last change that is known.
 """
 
 from bisect import bisect_right
@@ -21,24 +21,24 @@ from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.typed.windows.grids import CumulativeGrid, EvenGrid, Grid
 
 _OF_THE_MACHINE: Final = ("localtime", "Factory")
-"""Zones that each machine sets for itself."""
+"""Names of zones that each machine sets for itself."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _DAY: Final = timedelta(days=1) // _MICROSECOND
 _ERA: Final = 146_097 * _DAY
-"""400 years, after which the calendar repeats itself."""
+"""The length of 400 years, after which the calendar repeats itself."""
 
 _EARLIEST: Final = (datetime(1000, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _LATEST: Final = (datetime(5000, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
-"""Between these ``datetime`` and the rules of zones tell; what is beyond is as it is a number of eras nearer."""
+"""The bounds of ``datetime`` and the rules of zones; times beyond are as they are some eras nearer."""
 
 _CHANGES_FROM: Final = datetime(1900, 1, 1, tzinfo=UTC)
 _CHANGES_DAYS: Final = 140 * 366
-"""Within that time clocks have been put back, or are going to be as the rules stand, by as much as they ever are."""
+"""The days within which clocks are put back by as much as they ever are, in the past or by the present rules."""
 
 _MOST_CHANGES: Final = 10
-"""No zone has had more of them within a year."""
+"""The most changes of a zone's clocks within a year."""
 
 
 class Weekday(StrEnum):
@@ -94,10 +94,10 @@ class Calendar(Grid):
     """Windows of the calendar, one after the other.
 
     Attributes:
-        unit: what each is.
-        zone: the name of the time zone; None where times are not those of any, but what some clock shows.
+        unit: the unit of each.
+        zone: the name of the time zone; None if times have no zone, but are those of some clock.
         week_start: the weekday with which weeks begin.
-        scale: what times count.
+        scale: the unit of times, in microseconds.
 
     >>> Calendar(CalendarUnit.MONTH, "Europe/Berlin").last(1_700_000_000_000)
     1698793200000
@@ -126,12 +126,12 @@ class Calendar(Grid):
 
     @property
     def bucket(self) -> int:
-        """A length of time within which few windows begin; those of each such time are looked up together."""
+        """A length of time within which few windows begin; the windows of each such time are looked up together."""
         return _DAY // self.scale
 
     @property
     def longest(self) -> int:
-        """As long as a window can be."""
+        """The greatest length of a window."""
         return (self.unit.days * _DAY + _put_back(self.zone, self.unit.days)) // self.scale
 
     def _found_end(self, start: int) -> int:
@@ -164,7 +164,7 @@ class Calendar(Grid):
         return day
 
     def _following(self, first: date) -> date:
-        """Return the first day of the window after that with this first day."""
+        """Return the first day of the window after the one with this first day."""
         if self.unit.months:
             return self._first_day(first + timedelta(days=self.unit.days))
         return first + timedelta(days=self.unit.days)
@@ -188,10 +188,10 @@ class Calendar(Grid):
 
 
 WINDOWS_OF_TIME: Final = {"TimeWindows": TimeUnit.MILLISECOND, "_TimeWindows": TimeUnit.MICROSECOND}
-"""How terms call windows of time, with what their times count."""
+"""The names of windows of time in terms, with the unit of their times."""
 
 _CUMULATIVE: Final = ("CumulativeWindows", "_CumulativeWindows")
-"""How they call windows that end step by step."""
+"""The names of windows that end step by step."""
 
 
 def grid_of(terms: Mapping[str, Any]) -> Grid | None:
@@ -224,7 +224,7 @@ def zone_of(name: str) -> ZoneInfo:
     """Return the time zone of that name.
 
     Raises:
-        ConfigurationError: there is none, or it is that of whatever machine asks.
+        ConfigurationError: there is none, or it is each machine's own.
     """
     if name in _OF_THE_MACHINE:
         raise TimeZoneError(
@@ -275,7 +275,7 @@ def _date_at(micros: int, zone: tzinfo) -> date:
 
 
 def _within(micros: int) -> tuple[int, int]:
-    """Return a time at which ``datetime`` and zones tell the same of days, and by how much it is earlier."""
+    """Return a time at which ``datetime`` and zones have the same days, and by how much it is earlier."""
     eras = 0
     if micros < _EARLIEST:
         eras = (micros - _EARLIEST) // _ERA * _ERA
@@ -286,7 +286,7 @@ def _within(micros: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=1 << 8)
 def _put_back(zone: str | None, days: int) -> int:
-    """By how much clocks of a zone are put back within so many days, at most, in microseconds."""
+    """Return the most by which clocks of a zone are put back within so many days, in microseconds."""
     if zone is None:
         return 0
     changes, most = _changes(zone), timedelta()
@@ -299,7 +299,7 @@ def _put_back(zone: str | None, days: int) -> int:
 
 @lru_cache(maxsize=1 << 8)
 def _changes(zone: str) -> list[tuple[int, timedelta]]:
-    """Return the days from which a zone has another difference to UTC than before, as numbers, with that difference."""
+    """Return the days from which a zone has another difference to UTC, as numbers, with that difference."""
     tz, day, found = zone_of(zone), _CHANGES_FROM, list[tuple[int, timedelta]]()
     for number in range(_CHANGES_DAYS):
         offset = tz.utcoffset(day.replace(tzinfo=tz)) or timedelta()

@@ -1,6 +1,6 @@
 """``DuplicateColumns``: whole Arrow columns out of and into a window store that keeps every put.
 
-Rule of this module: that of ``millpond.stores.typed.windows.segment_columns``.
+Rule of this module: the same as for ``millpond.stores.typed.windows.segment_columns``.
 """
 
 from typing import Any, Final, NamedTuple
@@ -23,7 +23,7 @@ from millpond.stores.typed.windows.window import WindowStore
 pc: Any = _compute
 
 NEVER: Final = -(2**62)
-"""Before any time that comes in columns, and not so far that a retention before it leaves 64 bits."""
+"""A time before any in columns, but not so far that a retention before it leaves 64 bits."""
 
 
 class Puts(NamedTuple):
@@ -45,11 +45,11 @@ class Puts(NamedTuple):
 
 
 class DuplicateColumns(SegmentColumns):
-    """Reads and writes many puts at once.
+    """Reads and puts of many entries at once.
 
     Args:
         store: the store.
-        values: what its value serde does, for whole columns.
+        values: its value serde for whole columns.
     """
 
     def __init__(self, store: WindowStore[Any, Any], values: ColumnSerde) -> None:
@@ -84,7 +84,7 @@ class DuplicateColumns(SegmentColumns):
         return Puts(numbers, time_at(rows, -2 * TIME_SIZE), self._values.read(data), data, rows)
 
     def put(self, keys: Any, data: Any, times: Times) -> None:
-        """Put values one after another, without those that have expired by the time that it is their turn.
+        """Put values one after another, without those that have expired when their turn comes.
 
         Args:
             keys: an Arrow array of bytes.
@@ -106,7 +106,7 @@ class DuplicateColumns(SegmentColumns):
         put_column(self._segments.transaction, rows, pa.nulls(len(rows), pa.binary()))
 
     def observe(self, times: Times) -> None:
-        """Move the observed stream time to the greatest of some, if that is later."""
+        """Move the observed stream time to the greatest of these times, if that is later."""
         if len(times):
             self._segments.advance(int(times.max()))
 
@@ -114,7 +114,7 @@ class DuplicateColumns(SegmentColumns):
         """Return the latest time that has expired before the first of some puts, and after each of them.
 
         Args:
-            times: those of the puts; ``NEVER`` where nothing is put.
+            times: the times of the puts; ``NEVER`` where nothing is put.
         """
         observed = self._segments.observed.time
         reached = np.maximum.accumulate(np.append(NEVER if observed is None else observed, times))

@@ -16,7 +16,7 @@ class Grid(ABC):
     """A grid of windows, which knows where they begin and end."""
 
     def begin(self, place: int) -> int:
-        """Return the start of the window with a place; of a start, that itself."""
+        """Return the start of the window with a place; for a start, the start itself."""
         return place
 
     def place(self, start: int, end: int) -> int:
@@ -29,11 +29,11 @@ class Grid(ABC):
 
     @abstractmethod
     def last(self, time: int) -> int:
-        """Return the last place up to ``time``, which the window there holds."""
+        """Return the last place up to ``time`` whose window holds that time."""
 
     @abstractmethod
     def first(self, time: int) -> int:
-        """Return the place of the first window that ends after ``time``; it holds it."""
+        """Return the place of the first window that holds ``time``, as it ends after it."""
 
     @abstractmethod
     def next(self, time: int) -> int:
@@ -45,17 +45,17 @@ class Grid(ABC):
 
     @abstractmethod
     def told(self, unit: TimeUnit) -> str:
-        """Return how far places are from one another, as text; ``unit`` is what times count."""
+        """Return the distance of places, as text; ``unit`` is the unit of times."""
 
 
 @dataclass(frozen=True)
 class EvenGrid(Grid):
-    """Windows that are all as long, at even distances. Takes arrays of integers as well.
+    """Windows of one length, at even distances. Takes arrays of integers as well.
 
     Attributes:
-        size: from a window's start to its end.
-        advance: from a window's start to that of the next.
-        offset: a time at which one begins.
+        size: the length from a window's start to its end.
+        advance: the length from a window's start to the start of the next.
+        offset: a time at which a window begins.
     """
 
     size: int
@@ -80,19 +80,20 @@ class EvenGrid(Grid):
 
 
 EVERYWHERE: Final = EvenGrid(0)
-"""Windows may begin at any time."""
+"""The grid of windows that may begin at any time."""
 
 
 @dataclass(frozen=True)
 class CumulativeGrid(Grid):
     """Windows that start together and end step by step. Takes arrays of integers as well.
 
-    The place of a window is the start of its last step, so of all windows one after the other is placed, a step apart.
+    The place of a window is the start of its last step, so that the windows are placed one after the other, a step
+    apart.
 
     Attributes:
-        size: from a window's start to the end of the longest that starts with it.
-        step: from a window's end to that of the next.
-        offset: a time at which some begin.
+        size: the length from a window's start to the end of the longest that starts with it.
+        step: the length from a window's end to the end of the next.
+        offset: a time at which some windows begin.
     """
 
     size: int

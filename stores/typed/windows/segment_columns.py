@@ -1,8 +1,8 @@
-"""``SegmentColumns``: what whole Arrow columns out of and into stores with segments have in common.
+"""``SegmentColumns``: the base of whole Arrow columns out of and into stores with segments.
 
 Rule of this module: no Python object is made of a value or a time, and of a key only its row. Times are numpy arrays of
-int64, keys and values Arrow arrays without nulls. ``pyarrow.ArrowInvalid`` tells that a row is damaged; reading the
-rows one by one then says which and why.
+int64, keys and values Arrow arrays without nulls. ``pyarrow.ArrowInvalid`` means that a row is damaged; reading the
+rows one by one then tells which and why.
 """
 
 from collections.abc import Sequence
@@ -27,11 +27,11 @@ _KEY_FROM: Final = len(DATA) + TIME_SIZE
 
 
 class SegmentColumns:
-    """Reads and writes many entries at once; keys are the bytes that the key serde writes.
+    """Reads and puts of many entries at once; keys are bytes from the key serde.
 
     Args:
         store: the store.
-        values: what its value serde does, for whole columns.
+        values: its value serde for whole columns.
     """
 
     def __init__(self, store: SegmentedStore[Any, Any], values: ColumnSerde) -> None:
@@ -46,7 +46,7 @@ class SegmentColumns:
         return pc.binary_join_element_wise(prefixes, terminated_column(keys), *map(pack_times, (times, *rest)), b"")
 
     def _put(self, rows: Any, data: Any, times: Times) -> None:
-        """Put rows without those that have expired by the last of them, and delete what that expires.
+        """Put rows without those that have expired by the last of them, and delete rows that expire by it.
 
         Args:
             rows: an Arrow array; a repeated one's last value counts.
@@ -64,7 +64,7 @@ class SegmentColumns:
         put_column(segments.transaction, pa.concat_arrays([expired, rows]), pa.concat_arrays([nothing, data]))
 
     def _entries(self, earliest: int, latest: int, times: int) -> tuple[Any, Sequence[Times], Any]:
-        """Keys, times and data of the entries whose first time lies between two; each row ends in so many times."""
+        """Return keys, times and data of entries with a first time between two; each row ends in so many times."""
         rows, data = _columns(self._segments.entries(earliest, latest))
         first = time_at(rows, -times * TIME_SIZE)
         wanted = (first >= max(earliest, self._segments.horizon() + 1)) & (first <= latest)
@@ -76,13 +76,13 @@ class SegmentColumns:
     def _entries_of_keys(
         self, keys: Any, owners: Times, earliest: Times, latest: Times, times: int
     ) -> tuple[Any, Sequence[Times], Any]:
-        """``_entries`` of some keys, no two of them the same, sought one by one.
+        """Return the ``_entries`` of some keys, no two of them the same, sought one by one.
 
         Args:
             keys: the keys.
             owners: for each span of time, the place of the key whose entries within it are wanted.
             earliest, latest: the spans, both ends included.
-            times: as of ``_entries``.
+            times: as for ``_entries``.
         """
         encoded = terminated_column(keys).to_pylist()
         spans: dict[bytes, list[Span]] = {key: [] for key in encoded}
@@ -98,7 +98,7 @@ def _columns(entries: Sequence[tuple[bytes, bytes]]) -> tuple[Any, Any]:
 
 
 def _parts(rows: Any, data: Any, times: int) -> tuple[Any, Sequence[Times], Any]:
-    """Return the keys in rows that end in so many times, these times, and the rows' data."""
+    """Return the keys of rows that end in so many times, these times, and the rows' data."""
     ends_at = times * TIME_SIZE
     at_end = [time_at(rows, -at) for at in range(ends_at, 0, -TIME_SIZE)]
     return unterminated_column(pc.binary_slice(rows, _KEY_FROM, -ends_at)), at_end, data

@@ -1,4 +1,4 @@
-"""Rows in segments of time: how window and session stores find the rows of one key, and get rid of old ones.
+"""Rows in segments of time, in which window and session stores find the rows of one key, and drop old ones.
 
 The layout, where ``time`` is a window's start or a session's end::
 
@@ -28,21 +28,21 @@ METADATA_NAME: Final = "segment_interval"
 
 _SHORTEST: Final = 1000
 ABOVE_TIME: Final = b"\xff" * (2 * TIME_SIZE + 1)
-"""Behind a row's time, above all that may follow it."""
+"""The byte behind a row's time, above all that may follow it."""
 
 _KEY_FROM: Final = 1 + TIME_SIZE
 
 Span: TypeAlias = tuple[int, int]
-"""The least and the greatest time of some, both included."""
+"""The least and the greatest of some times, both included."""
 
 
 class Segments:
     """The segments of one store.
 
     Args:
-        store: whose rows they hold.
-        transaction: the store's.
-        retention: rows with a time of ``observed - retention`` or earlier are expired, in milliseconds.
+        store: the store.
+        transaction: the store's transaction.
+        retention: the retention in milliseconds; rows with a time of ``observed - retention`` or earlier are expired.
     """
 
     def __init__(self, store: Store[Any, Any], transaction: Transaction, retention: int) -> None:
@@ -81,14 +81,14 @@ class Segments:
         return MIN_TIME - 1 if observed is None else observed - self._retention
 
     def advance(self, time: int) -> bool:
-        """Observe ``time``. Returns whether a row of that time is to be kept."""
+        """Observe ``time``. Return whether a row of that time is to be kept."""
         expired = self.observe(time)
         if expired:
             self._transaction.put_many(dict.fromkeys(expired))
         return time > self.horizon()
 
     def observe(self, time: int) -> list[bytes]:
-        """Observe ``time``. Returns the rows of the segments that expire by it, which the caller deletes."""
+        """Observe ``time``. Return the rows of the segments that expire by it, which the caller deletes."""
         observed = self.observed.time
         if observed is not None and time <= observed:
             return []
@@ -105,7 +105,7 @@ class Segments:
         return DATA + pack_time(self.start(time)) + encoded_key + pack_time(time)
 
     def rows(self, encoded_keys: Iterable[bytes], times: Iterable[int]) -> list[bytes]:
-        """``row`` for many keys and times, encoding each time only once."""
+        """Return the rows of many keys and times, as ``row`` does, and encode each time only once."""
         parts: dict[int, tuple[bytes, bytes]] = {}
         rows = []
         for encoded_key, time in zip(encoded_keys, times, strict=True):
@@ -120,7 +120,7 @@ class Segments:
         self._live.update(map(self.start, times))
 
     def row_to_write(self, encoded_key: bytes, time: int) -> bytes:
-        """``row`` for a row that is about to be put."""
+        """Return the row of a key and a time, as ``row`` does, for a row that is about to be put."""
         start = self.start(time)
         self._live.add(start)
         return DATA + pack_time(start) + encoded_key + pack_time(time)
@@ -136,15 +136,15 @@ class Segments:
     def rows_of_keys(
         self, first: bytes, end: bytes | None, earliest: int, latest: int, time_at: int, *, reverse: bool
     ) -> Entries:
-        """Return the rows of the terminated keys with ``first <= key < end`` in those bounds; None: all from ``first``.
+        """Return the rows of terminated keys with ``first <= key < end`` in those bounds; None: all from ``first``.
 
         Args:
             first: the terminated key to begin with; empty for all.
             end: the terminated key to end before.
             earliest: the least time, included.
             latest: the greatest time, included.
-            time_at: where a row's time begins, counted from its end: negative.
-            reverse: backwards, segment by segment.
+            time_at: the place at which a row's time begins, counted from its end: negative.
+            reverse: whether to go backwards, segment by segment.
         """
         earliest, latest = self._clamped(earliest, latest)
         rows = self._chained(
@@ -159,11 +159,11 @@ class Segments:
         """Yield the rows of many keys that are not expired.
 
         Args:
-            spans: by terminated key, the least and the greatest times of the rows that are wanted, both included; of
-                one key, they may overlap.
+            spans: the least and the greatest times of the wanted rows, both included, by terminated key; spans of one
+                key may overlap.
 
         Yields:
-            The terminated key, and the row with its value; those of one key in the order of their times.
+            The terminated key, and the row with its value; rows of one key come in the order of their times.
         """
         floor = max(self.horizon() + 1, MIN_TIME)
         wanted = [
@@ -185,9 +185,9 @@ class Segments:
         """Set the observed time back, and remove the rows beyond it.
 
         Args:
-            done: notes what happens.
-            rest: how many bytes from its end a row has its time.
-            beyond: of rows of later times, whether they are removed; by default, all are.
+            done: notes the changes.
+            rest: the number of bytes from the row's time to its end.
+            beyond: returns whether a row of a later time is removed; by default, all are.
         """
         if self.observed.set_back(done):
             for row, _ in self.rows_of_keys(b"", None, done.limit + 1, MAX_TIME, -rest, reverse=False):
@@ -197,7 +197,7 @@ class Segments:
             self._live = set(self._find())
 
     def entries(self, earliest: int, latest: int) -> list[tuple[bytes, bytes]]:
-        """All entries of the segments that rows of these times lie in, whatever their own times are."""
+        """Return all entries of the segments that rows of these times lie in, whatever the entries' own times."""
         earliest, latest = self._clamped(earliest, latest)
         return list(self._chained(earliest, latest, False, lambda segment: (segment, _above(segment))))
 
@@ -210,7 +210,7 @@ class Segments:
         return not self._live.isdisjoint(map(self.start, times))
 
     def put(self, times: Sequence[int], changes: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Put rows, each of the time at the same position, but those that one of these times causes to expire."""
+        """Put rows, each of the time at the same position, except rows that one of these times causes to expire."""
         self.advance(max(times))
         horizon = self.horizon()
         if min(times) <= horizon:
@@ -220,7 +220,7 @@ class Segments:
         self._transaction.put_many(dict(changes))
 
     def check(self, row: bytes, rest: int) -> None:
-        """Raise ``ValueError`` if ``row`` does not lie where its time belongs, which is ``rest`` bytes from its end."""
+        """Raise ``ValueError`` if ``row`` is in another segment than its time, which is ``rest`` bytes from its end."""
         time = unpack_time(row, len(row) - rest)
         if not row.startswith(self.row(key_part(row, rest), time)):
             raise ValueError(f"it does not lie in the segment of its time {time}")
@@ -302,7 +302,7 @@ class SegmentedStore(Store[K, V]):
     def observed_stream_time(self) -> int | None:
         """The greatest time of an entry that was ever put, over all keys; None before the first.
 
-        The time of a window is its start, that of a session its end.
+        The time of a window is its start, the time of a session its end.
         """
         return self._segments.observed.time
 

@@ -22,7 +22,7 @@ from millpond.stores.typed.windows.windowed import Windowed
 _REST: Final = 2 * TIME_SIZE
 
 LONGEST_GAP: Final = "at_most"
-"""The term of sessions that last until the gaps of their records are over: the longest gap."""
+"""The term of the longest gap, of sessions that last until the gaps of their records are over."""
 
 
 def _end(row: bytes) -> int:
@@ -36,8 +36,8 @@ class ReadOnlySessionStore(SegmentedStore[K, V]):
     A session is visible if it ends after the observed stream time minus the retention, to the millisecond. The observed
     stream time is the greatest session end that was ever put. Both start and end belong to a session.
 
-    The sessions of one key are ordered by end, then start. Those of several keys come segment by segment: each key's in
-    that order, the keys in no particular order.
+    The sessions of one key are ordered by end, then start. Sessions of several keys come segment by segment: each key's
+    in that order, the keys in no particular order.
     """
 
     def fetch_session(self, key: K, start: Instant, end: Instant) -> V | None:
@@ -47,13 +47,13 @@ class ReadOnlySessionStore(SegmentedStore[K, V]):
         return None if data is None else self._decode_value(data)
 
     def fetch(self, key: K, *, reverse: bool = False) -> Scan[tuple[Windowed[K], V]]:
-        """Every session of ``key``."""
+        """Return every session of ``key``."""
         return self.find_sessions(key, MIN_TIME, MAX_TIME, reverse=reverse)
 
     def fetch_keys(
         self, start: K | None = None, stop: K | None = None, *, reverse: bool = False
     ) -> Scan[tuple[Windowed[K], V]]:
-        """Every session of the keys with ``start <= key < stop``; None leaves that side open."""
+        """Return every session of the keys with ``start <= key < stop``; None leaves that side open."""
         return self.find_sessions_of_keys(start, stop, MIN_TIME, MAX_TIME, reverse=reverse)
 
     def find_sessions(
@@ -67,7 +67,7 @@ class ReadOnlySessionStore(SegmentedStore[K, V]):
     def find_sessions_of_each(
         self, keys: Iterable[K], earliest_ends: Sequence[int], latest_starts: Sequence[int]
     ) -> list[list[tuple[int, int, V]]]:
-        """``find_sessions`` for many keys, no two of them the same, each with the times at the same position.
+        """Return the results of ``find_sessions`` for many different keys, each with the times at the same position.
 
         Returns:
             Start, end and value of the sessions of each key, in the order of ``keys``.
@@ -181,7 +181,7 @@ class SessionStore(WritableSessionStore[K, V]):
         self._put(session, None if value is None else self._encode_value(value))
 
     def put_many(self, keys: Iterable[K], spans: Sequence[tuple[int, int]], values: Sequence[V | None]) -> None:
-        """``put`` for many sessions: key, start and end, and value at the same position.
+        """Put many sessions, as ``put`` does: key, start and end, and value at the same position.
 
         Sessions that another one of them causes to expire are not put. If a key or a value cannot be written, nothing
         has changed.

@@ -1,6 +1,6 @@
 """``SessionColumns``: whole Arrow columns out of and into a session store.
 
-Rule of this module: that of ``millpond.stores.typed.windows.segment_columns``.
+Rule of this module: the same as for ``millpond.stores.typed.windows.segment_columns``.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class Sessions(NamedTuple):
     """Sessions of a store, column by column.
 
     Attributes:
-        keys: as the key serde writes them.
+        keys: their keys, as the key serde writes them.
         starts, ends: their first and last moments.
         values: their values.
     """
@@ -29,7 +29,7 @@ class Sessions(NamedTuple):
 
 
 class SessionColumns(SegmentColumns):
-    """Reads and writes many sessions at once."""
+    """Reads and puts of many sessions at once."""
 
     def change(self, removed: Sessions, put: Sessions) -> None:
         """Remove some sessions and then put others, without those that have expired once all are put."""
@@ -50,8 +50,8 @@ class SessionColumns(SegmentColumns):
         """Return the sessions of some keys, no two of them the same, that end no earlier and have not expired.
 
         Args:
-            keys: an Arrow array.
-            earliest: as many times.
+            keys: the keys, an Arrow array.
+            earliest: the times, as many as keys.
 
         Raises:
             pyarrow.ArrowInvalid: a row is damaged.

@@ -11,7 +11,7 @@ from millpond.stores.typed.windows.windowed import Windowed
 
 
 class ReadOnlyTimestampedSessionStore(TimestampedStore[K, V], ReadOnlySessionStore[K, ValueAndTimestamp[V]]):
-    """The reading half of ``TimestampedSessionStore``: what ``ReadOnlySessionStore`` does, with timestamps."""
+    """The reading half of ``TimestampedSessionStore``, as ``ReadOnlySessionStore``, with timestamps."""
 
 
 class TimestampedSessionStore(ReadOnlyTimestampedSessionStore[K, V], WritableSessionStore[K, ValueAndTimestamp[V]]):

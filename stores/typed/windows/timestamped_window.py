@@ -12,7 +12,7 @@ from millpond.stores.typed.windows.window import ReadOnlyWindowStore, WritableWi
 
 
 class ReadOnlyTimestampedWindowStore(TimestampedStore[K, V], ReadOnlyWindowStore[K, ValueAndTimestamp[V]]):
-    """The reading half of ``TimestampedWindowStore``: what ``ReadOnlyWindowStore`` does, with timestamps."""
+    """The reading half of ``TimestampedWindowStore``, as ``ReadOnlyWindowStore``, with timestamps."""
 
 
 class TimestampedWindowStore(ReadOnlyTimestampedWindowStore[K, V], WritableWindowStore[K, ValueAndTimestamp[V]]):
@@ -29,7 +29,7 @@ class TimestampedWindowStore(ReadOnlyTimestampedWindowStore[K, V], WritableWindo
     def put_many(
         self, keys: Iterable[K], values: Sequence[V | None], timestamps: Sequence[int], window_starts: Sequence[int]
     ) -> None:
-        """``put`` for many keys, each with the items at the same position.
+        """Put many keys, as ``put`` does, each with the items at the same position.
 
         Windows that another one of them causes to expire are not put.
         """

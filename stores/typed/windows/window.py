@@ -29,7 +29,7 @@ from millpond.stores.typed.windows.windowed import Windowed
 _SEQUENCE: Final = struct.Struct(">Q")
 SEQUENCE_NAME: Final = "sequence"
 _LARGEST_BYTE: Final = 0x7F
-"""Nobody has counted further than what begins with this byte, so there is room for every put to come."""
+"""The greatest first byte of a number so far, so that there is room for every put to come."""
 
 
 class ReadOnlyWindowStore(SegmentedStore[K, V]):
@@ -42,14 +42,14 @@ class ReadOnlyWindowStore(SegmentedStore[K, V]):
     order.
 
     Args:
-        name: what errors call the store.
-        transaction: where it reads and writes.
-        key_serde: how its keys become bytes.
-        value_serde: how its values become bytes.
-        retention: how long windows stay.
-        window_size: how long a window is, from which ``Windowed.end`` follows; of a calendar, at most.
-        calendar: from which it follows, if windows are those of a calendar.
-        retain_duplicates: keep every put of a key and window, instead of the last.
+        name: the name of the store for errors.
+        transaction: its transaction.
+        key_serde: the serde of its keys.
+        value_serde: the serde of its values.
+        retention: the time for which windows stay.
+        window_size: the length of a window, from which ``Windowed.end`` follows; for a calendar, the greatest length.
+        calendar: the calendar that determines ``Windowed.end``, if windows follow one.
+        retain_duplicates: whether to keep every put of a key and window, instead of the last.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class ReadOnlyWindowStore(SegmentedStore[K, V]):
         return None if data is None else self._decode_value(data)
 
     def fetch_many(self, keys: Iterable[K], window_starts: Sequence[int]) -> list[V | None]:
-        """``fetch`` for many keys, each with the window start at the same position, in their order."""
+        """Return the results of ``fetch`` for many keys, each with the window start at the same position."""
         if self._duplicates:
             return list(map(self.fetch, keys, window_starts))
         rows = self._segments.rows(map(terminated, self._keys_bytes(keys)), window_starts)
@@ -107,23 +107,23 @@ class ReadOnlyWindowStore(SegmentedStore[K, V]):
     def fetch_range(
         self, key: K, earliest: Instant | None = None, latest: Instant | None = None, *, reverse: bool = False
     ) -> Scan[tuple[int, V]]:
-        """Start and value of the windows of ``key`` that start from ``earliest`` to ``latest``, both included.
+        """Return start and value of the windows of ``key`` that start from ``earliest`` to ``latest``, both included.
 
-        In the order of time; None leaves that side open.
+        They come in the order of time; None leaves that side open.
         """
         first, last = _bounds(earliest, latest)
         rows = self._segments.rows_of_key(terminated(self._key_bytes(key)), first, last, reverse=reverse)
         return self._scans.begin(self._starts(rows))
 
     def fetch_range_of_each(self, keys: Iterable[K], spans: Iterable[Iterable[Span]]) -> list[list[tuple[int, V]]]:
-        """``fetch_range`` for many keys, no two of them the same.
+        """Return the results of ``fetch_range`` for many keys, no two of them the same.
 
         Args:
             keys: the keys.
-            spans: of each, the earliest and the latest start that are wanted, both included; it may be several pairs.
+            spans: the earliest and the latest wanted start of each key, both included; there may be several pairs.
 
         Returns:
-            What each key has within any of its spans, in the order of time.
+            The windows of each key within any of its spans, in the order of time.
         """
         encoded = list(map(terminated, self._keys_bytes(keys)))
         found: dict[bytes, list[tuple[int, V]]] = {key: [] for key in encoded}
@@ -235,17 +235,17 @@ class WindowStore(WritableWindowStore[K, V]):
         self._put(key, None if value is None else self._encode_value(value), window_start)
 
     def number_puts(self, count: int) -> int:
-        """Take the next numbers for so many puts of a store with duplicates; returns the one before the first."""
+        """Take the next numbers for so many puts of a store with duplicates; return the one before the first."""
         before = self._sequence
         self._sequence += count
         return before
 
     def begin_batch(self) -> WindowBatch[V]:
-        """This store, which has duplicates, as the records of a batch see it; end it with ``write_batch``."""
+        """Return this store, which has duplicates, as the records of a batch see it; end it with ``write_batch``."""
         return WindowBatch(self._segments, self._decode_value)
 
     def write_batch(self, batch: WindowBatch[V]) -> None:
-        """Write what a batch has put; the store must not have been written since ``begin_batch``."""
+        """Write the puts of a batch; the store must not have been written since ``begin_batch``."""
         rows, self._sequence = batch.to_write(self._sequence)
         self._write_many(rows)
 

@@ -1,8 +1,8 @@
 """``WindowBatch``: a window store with duplicates as the records of a batch see it, one after the other.
 
-A batch reads the rows of all its keys together and writes what it puts together. Between the two nothing but this
-object is asked, and it answers each record as the store itself would have done at its place: with what was put before
-it, and without what was removed or had expired by then.
+A batch reads the rows of all its keys together and writes its puts together. Between the two only this object is asked,
+and it answers each record as the store itself would have done in its place: with the puts before it, and without those
+that were removed or had expired by then.
 """
 
 from bisect import bisect_left, bisect_right
@@ -47,10 +47,10 @@ class WindowBatch(Generic[V]):
         return None if self._observed < MIN_TIME else self._observed
 
     def load(self, wanted: Mapping[bytes, Sequence[Span]]) -> None:
-        """Read all that ``fetch`` will be asked for; called once, before the first ``put``.
+        """Read all values that ``fetch`` will be asked for; called once, before the first ``put``.
 
         Args:
-            wanted: for each key, between which times.
+            wanted: the bounds of the times, by key.
         """
         self._loaded = {key: ([], []) for key in wanted}
         by_row = {terminated(key): found for key, found in self._loaded.items()}
@@ -61,9 +61,9 @@ class WindowBatch(Generic[V]):
             values.append([data, _UNREAD, row])
 
     def fetch(self, key: bytes, earliest: int, latest: int) -> list[tuple[int, V]]:
-        """Time and value of what is kept for ``key`` from ``earliest`` to ``latest``, both included.
+        """Return time and value of the puts that are kept for ``key`` from ``earliest`` to ``latest``, both included.
 
-        In the order of time, then of putting. The key and the times must be among those that were loaded.
+        They come in the order of time, then of putting. The key and the times must be among those that were loaded.
         """
         times, values = self._loaded[key]
         if not times:
@@ -89,14 +89,14 @@ class WindowBatch(Generic[V]):
             values.insert(at, [data, _UNREAD, len(self._puts) - 1])
 
     def observe(self, time: int) -> bool:
-        """Move the observed stream time to ``time``, if that is later. Returns whether a put of then is kept."""
+        """Move the observed stream time to ``time``, if that is later. Return whether a put at that time is kept."""
         if time > self._observed:
             self._observed = time
             self._horizon = time - self._retention
         return time > self._horizon
 
     def remove(self, key: bytes, time: int) -> None:
-        """Remove all that is kept of ``key`` at a time; both must be among those that were loaded."""
+        """Remove all puts of ``key`` at a time; both must be among those that were loaded."""
         times, values = self._loaded[key]
         first, past = bisect_left(times, time), bisect_right(times, time)
         for _, _, origin in values[first:past]:
@@ -107,13 +107,14 @@ class WindowBatch(Generic[V]):
         del times[first:past], values[first:past]
 
     def to_write(self, sequence: int) -> tuple[dict[bytes, bytes | None], int]:
-        """Observe the times of what was put, and return the rows to write.
+        """Observe the times of the puts, and return the rows to write.
 
         Args:
             sequence: the number of the store's last put.
 
         Returns:
-            The rows, without those that have expired meanwhile, None for one that goes, and the number of the last put.
+            The rows, without those that have expired meanwhile, with None for a row that goes, and the number of the
+            last put.
         """
         segments = self._segments
         if self._observed >= MIN_TIME:

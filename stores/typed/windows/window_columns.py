@@ -1,6 +1,6 @@
 """``WindowColumns``: whole Arrow columns out of and into a window store with timestamps.
 
-Rule of this module: that of ``millpond.stores.typed.windows.segment_columns``.
+Rule of this module: the same as for ``millpond.stores.typed.windows.segment_columns``.
 """
 
 from collections.abc import Sequence
@@ -23,10 +23,10 @@ class Windows(NamedTuple):
     """Windows of a store, column by column.
 
     Attributes:
-        keys: as the key serde writes them.
-        starts: when they start.
+        keys: their keys, as the key serde writes them.
+        starts: their starts.
         values: their values.
-        timestamps: those of the values.
+        timestamps: the timestamps of the values.
     """
 
     keys: Any
@@ -36,7 +36,7 @@ class Windows(NamedTuple):
 
 
 class WindowColumns(SegmentColumns):
-    """Reads and writes many windows at once."""
+    """Reads and puts of many windows at once."""
 
     def get(self, keys: Any, starts: Times) -> tuple[Any, Any]:
         """Return the values and timestamps of many windows, null where there is none, as Arrow arrays.

@@ -5,19 +5,19 @@ from typing import Final, Generic, NamedTuple, TypeVar
 K = TypeVar("K")
 
 TIME_WINDOWED: Final = "time-windowed"
-"""The name of serdes that write a key and behind it the start of a window: eight bytes."""
+"""The name of serdes that write a key and, behind it, the start of a window: eight bytes."""
 
 SESSION_WINDOWED: Final = "session-windowed"
-"""The name of serdes that write a key and behind it end and start of a session: eight bytes each."""
+"""The name of serdes that write a key and, behind it, end and start of a session: eight bytes each."""
 
 SUFFIX_SIZES: Final = {TIME_WINDOWED: 8, SESSION_WINDOWED: 16}
-"""How many bytes these serdes write behind a key."""
+"""The number of bytes that these serdes write behind a key."""
 
 
 class Windowed(NamedTuple, Generic[K]):
     """A key, and the span of time that an entry belongs to, in milliseconds.
 
-    Whether ``end`` belongs to it depends on the kind: to a session it does, to a window it does not.
+    ``end`` belongs to a session, but not to a window.
     """
 
     key: K

@@ -1,8 +1,8 @@
 """Millpond's state stores on a Redis server: the rows are there, and a directory has the name of its store.
 
-Rule of this package: nothing is believed of the server that a call has not proved. Each call brings the token of who
-has the store open and the number of writes that it has seen; a server for which one of them is not so refuses the call,
-so that neither a second opener nor a server that has lost writes gives a wrong answer.
+Rule of this package: nothing is believed of the server that a call has not proved. Each call brings the token of the
+handle that has the store open and the number of writes that it has seen; a server with another token or number refuses
+the call, so that neither a second opener nor a server that has lost writes gives a wrong answer.
 
 ::
 

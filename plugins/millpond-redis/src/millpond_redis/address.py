@@ -9,23 +9,23 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from millpond.masking import masked
 
 FORM: Final = "redis://[user:password@]host[:port][/database], the same with rediss://, or unix://[user:password@]/path"
-"""What a URL has to be."""
+"""The form of a URL."""
 
 _HOST: Final = re.compile(r"[\w.-]+")
 _LONGEST_PATH: Final = 107
-"""Bytes of the path of a socket, which the system sets a limit to."""
+"""The most bytes of the path of a socket, by the system's limit."""
 
 _PORT: Final = 6379
 
 
 @dataclass(frozen=True)
 class Address:
-    """A database of a server, and how it is reached.
+    """A database of a server, and the way to reach it.
 
     Attributes:
-        url: as redis-py takes it.
+        url: the URL for redis-py.
         server: the server's host and port, or its socket, without users and passwords.
-        database: its number.
+        database: the number of the database.
         certificate: the file of the certificate that a client shows, with its key, or None.
     """
 

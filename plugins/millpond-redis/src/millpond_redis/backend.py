@@ -1,7 +1,7 @@
 """The backend: the contract's methods as calls of scripts.
 
-Rule of this module: all that it asks of the server goes through ``Store``. Scans are read page by page, and what is
-left of them before a write: nobody else can write, so each shows the content as it was when it was called.
+Rule of this module: all that it asks of the server goes through ``Store``. Scans are read page by page, and before a
+write to their end: nobody else can write, so each shows the content as it was when it was called.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ _FIRST_PAGE: Final = 16
 _LARGEST_PAGE: Final = 1024
 _CALL_CHANGES: Final = 10_000
 _CALL_BYTES: Final = 8 * 2**20
-"""How much one call carries; a larger write is a transaction of several."""
+"""The most bytes of one call; a larger write is a transaction of several."""
 
 
 class RedisBackend(Backend):

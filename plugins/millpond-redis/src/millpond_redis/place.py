@@ -1,4 +1,4 @@
-"""A directory, which is what others know of a store: its name on the server, where that is, and what was flushed.
+"""A directory, which stands for a store: its name on the server, the server, and the writes that were flushed.
 
 Rule of this module: it calls no server. ``lock`` is locked as long as the store is open, by the system, which lets go
 of it when the process dies; ``store.json`` is replaced as a whole.
@@ -51,10 +51,10 @@ class Place:
 
     Args:
         directory: its path.
-        address: where its store is, if it is new.
+        address: the address of its store, if it is new.
 
     Attributes:
-        record: what it knows of the store.
+        record: the record of the store.
 
     Raises:
         BackendInUseError: another handle has it open.
@@ -83,11 +83,11 @@ class Place:
             raise BackendInUseError(f"the store of {self._directory} is open already; close it there first") from error
 
     def note_flush(self, writes: int) -> None:
-        """Remember on the disk that the server has had so many writes."""
+        """Note on the disk that the server has had so many writes."""
         self._note(replace(self.record, flushed=writes))
 
     def note_server(self, server: str) -> None:
-        """Remember on the disk that the server has another name."""
+        """Note on the disk that the server has another name."""
         self._note(replace(self.record, server=server))
 
     def _note(self, record: Record) -> None:
@@ -101,7 +101,7 @@ class Place:
         self.record = record
 
     def release(self) -> None:
-        """Let another handle have it."""
+        """Release it for another handle."""
         os.close(self._lock)
 
 
@@ -130,7 +130,7 @@ def _count(value: object) -> int:
     """Return a count of ``store.json``, of 63 bits.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is no count.
     """
     if type(value) is not int or not 0 <= value < 2**63:
         raise TypeError(f"{value!r} is no count")
@@ -143,7 +143,7 @@ def _file(directory: Path) -> Path:
 
 @contextmanager
 def _used(file: Path) -> Iterator[None]:
-    """Within it, what the system refuses of ``file`` is Millpond's error."""
+    """Turn the system's refusals of ``file`` within into Millpond's errors."""
     try:
         yield
     except OSError as error:

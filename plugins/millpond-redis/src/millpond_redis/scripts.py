@@ -39,9 +39,8 @@ end
 redis.call('HSET', KEYS[1], 'token', ARGV[1], 'writes', is[2], 'entries', is[3])
 return is[2]
 """
-"""Makes a token the store's; arguments: the token, with what the last one has to begin, whether it may be new.
-
-Returns the number of writes.
+"""Makes a token the store's; arguments: the token, the beginning that the last one must have, whether the store may be
+new. Returns the number of writes.
 """
 
 CHECK: Final = f"{_PROOF} return 1"

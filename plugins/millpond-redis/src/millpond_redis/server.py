@@ -1,4 +1,4 @@
-"""The server: how it is reached, what is refused of it, and what its errors are in Millpond's words.
+"""The server: the way to it, the refusal of unsafe ones, and its errors in Millpond's words.
 
 Rule of this module: no message shows a user or a password.
 """
@@ -26,20 +26,20 @@ from millpond_redis.address import Address
 from millpond_redis.scripts import FENCED, LOST
 
 NOT_REACHED = (redis.ConnectionError, redis.TimeoutError)
-"""What leaves open whether a call was carried out."""
+"""Errors that leave open whether a call was carried out."""
 
 _BROKEN_OFF: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
-"""What becomes of a connection with TLS whose server ends."""
+"""Errors of a connection with TLS whose server ends."""
 
 _WANTS_A_CERTIFICATE: Final = {"TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE"}
-"""How TLS 1.3 and 1.2 tell that a client has to have a certificate."""
+"""The reasons of TLS 1.3 and 1.2 when a client has to have a certificate."""
 
 _NOT_NOW: Final = ("MISCONF", "MASTERDOWN", "NOREPLICAS", "BUSY ")
-"""How the errors begin with which a server refuses calls for a time, and has not carried them out."""
+"""The beginnings of errors with which a server refuses calls for a time, and has not carried them out."""
 
 
 class translate_errors(ErrorTranslator):
-    """Within it, redis-py's exceptions become Millpond's, which name the server and ``directory``."""
+    """A context manager in which redis-py's exceptions become Millpond's, which name the server and ``directory``."""
 
     def __init__(self, directory: Path, address: Address) -> None:
         super().__init__(directory)
@@ -82,7 +82,7 @@ class translate_errors(ErrorTranslator):
         return BackendUnavailableError(f"{self.where} cannot be reached now: {told}; {self._if_it_lasts}")
 
     def lost(self, how: str) -> str:
-        """Return the message where the server has not got what was written."""
+        """Return the message for a server that has lost writes."""
         return f"{self.where} does not have all rows any more: {how}"
 
 
@@ -96,7 +96,7 @@ def connected(address: Address, timeout: float, database: int | None = None) -> 
     """Return a client for one thread at a time. It sends nothing twice by itself: only the caller knows what may be.
 
     Args:
-        address: where the server is.
+        address: the server's address.
         timeout: seconds that each call may take.
         database: one of the server's databases instead of the one in ``address``.
 
@@ -126,7 +126,7 @@ def _usable(certificate: str) -> str:
 
 
 def refuse_what_is_unsafe(client: Any, where: str) -> None:
-    """Refuse a server that would lose rows without saying so.
+    """Refuse a server that would lose rows silently.
 
     Raises:
         ConfigurationError: it is a replica, a part of a cluster, or may evict rows.

@@ -1,8 +1,8 @@
-"""One store on a server: calls that prove themselves, and what becomes of them where the connection breaks.
+"""One store on a server: calls that prove themselves, and their recovery when the connection breaks.
 
 Rule of this module: it knows no rows. A call that was sent and not answered may have been carried out, or may be later;
-so before anything else is sent, a new token is taken, which refuses what is still on its way, and the number of writes
-tells which of the two it was.
+so before the next call, a new token is taken, which refuses calls still on their way, and the number of writes tells
+which of the two it was.
 """
 
 from collections.abc import Sequence
@@ -85,13 +85,13 @@ class Store:
                     self._change(calls)
 
     def flush(self) -> None:
-        """Remember on this machine what the server has, so that it is noticed if that is lost."""
+        """Note on this machine the writes that the server has, so that a loss of them is noticed."""
         self.read(CHECK)
         if self._writes != self._place.record.flushed:
             self._place.note_flush(self._writes)
 
     def close(self) -> None:
-        """Let go of the server and of the directory."""
+        """Release the server and the directory."""
         try:
             if not self._possible:
                 self.flush()
@@ -133,7 +133,7 @@ class Store:
         self._writes = after
 
     def _settle(self) -> None:
-        """After a call without an answer, find out what the server has."""
+        """Find out, after a call without an answer, what the server has."""
         if not self._possible:
             return
         writes = self._take(opened_by=self._opener, may_be_new=False)

@@ -1,4 +1,4 @@
-"""The description of the backend that travels to workers: which server, and how long to wait for it."""
+"""The description of the backend that travels to workers: the server, and the time to wait for it."""
 
 import logging
 import re
@@ -45,7 +45,7 @@ def _is_address(url: object) -> bool:
 class RedisSupplier(BackendSupplier):
     """Stores on the Redis server at ``url``, which has to answer each call within ``timeout`` seconds.
 
-    A server that wants certificates of its clients is shown that in the file ``certificate``, which has its key, too.
+    A server that wants certificates of its clients gets the one in the file ``certificate``, which has its key, too.
     """
 
     name: ClassVar[str] = "redis"

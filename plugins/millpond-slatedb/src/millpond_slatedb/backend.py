@@ -1,7 +1,7 @@
 """The backend: the contract's methods as calls of SlateDB.
 
 Rule of this module: a write is in SlateDB's memory when it returns, and in the bucket when ``flush`` has. Only then
-does the directory note its number, by which it is missed if the bucket loses it.
+does the directory note its number, by which a loss in the bucket is noticed.
 """
 
 import os

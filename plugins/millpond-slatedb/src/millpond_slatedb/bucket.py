@@ -1,4 +1,4 @@
-"""The object store: how it is reached, and what SlateDB's errors are in Millpond's words.
+"""The object store: the way to it, and SlateDB's errors in Millpond's words.
 
 Rule of this module: no message shows a key. Keys are in the environment, where SlateDB looks for them.
 """
@@ -32,7 +32,7 @@ _REFUSED: Final = re.compile(
     r"PermissionDenied|403 Forbidden|401 Unauthorized",
     re.IGNORECASE,
 )
-"""What does not pass by itself."""
+"""Errors that do not pass by themselves."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Bucket:
     region: str | None
 
     def object_store(self) -> Any:
-        """SlateDB's handle of it, which asks for nothing yet."""
+        """Return SlateDB's handle of the object store, which asks for nothing yet."""
         builder = ObjectStoreBuilder.from_env(ObjectStoreType.S3)
         builder.with_config("bucket", urlsplit(self.url).netloc)
         if self.endpoint is not None:
@@ -86,7 +86,7 @@ def is_endpoint(text: object) -> bool:
 
 
 class translate_errors(ErrorTranslator):
-    """Within it, SlateDB's exceptions become Millpond's, which name the bucket and ``directory``."""
+    """A context manager in which SlateDB's exceptions become Millpond's, which name the bucket and ``directory``."""
 
     def __init__(self, directory: Path, bucket: Bucket, timeout: float) -> None:
         super().__init__(directory)
@@ -119,5 +119,5 @@ class translate_errors(ErrorTranslator):
         )
 
     def lost(self, how: str) -> str:
-        """Return the message where the bucket has not got what was written."""
+        """Return the message for a bucket that has lost writes."""
         return f"{self.where} does not have all rows any more: {how}"

@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 T = TypeVar("T")
 
 _TOGETHER: Final = 64
-"""How many calls are under way at once."""
+"""The number of calls that are under way at once."""
 
 
 class TimedOut(Exception):
@@ -43,7 +43,7 @@ class _Loop:
     """The part of an event loop that SlateDB's coroutines use.
 
     Attributes:
-        call: the one that goes on now.
+        call: the call that goes on now.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class _Loop:
         self._due.put((callback, args))
 
     def run_next(self, seconds: float) -> None:
-        """Run the next callback, with which the call that it is for goes on.
+        """Run the next callback, with which its call goes on.
 
         Raises:
             TimedOut: none came in so many seconds.
@@ -72,7 +72,7 @@ class _Loop:
 
 @contextmanager
 def _running(loop: _Loop) -> Iterator[None]:
-    """Within it, ``loop`` is the one that runs in this thread, instead of the user's."""
+    """Make ``loop`` the running one in this thread within, instead of the user's."""
     events: Any = asyncio
     before = events._get_running_loop()
     events._set_running_loop(loop)
@@ -97,7 +97,7 @@ class _Call(Generic[T]):
         self.has_ended = False
 
     def go_on(self) -> None:
-        """Let it go on as far as it can."""
+        """Let the call go on as far as it can."""
         if self.has_ended:
             return
         self._loop.call = self
@@ -109,13 +109,13 @@ class _Call(Generic[T]):
             self.has_ended, self._error = True, error
 
     def result(self) -> T:
-        """Its answer, or what it has raised."""
+        """Return the call's answer, or raise its error."""
         if self._error is not None:
             raise self._error
         return self._result  # type: ignore[return-value]
 
     def abandon(self) -> None:
-        """Take no interest in it any more; SlateDB ends it."""
+        """Abandon the call; SlateDB ends it."""
         self.has_ended = True
         self._coroutine.close()
 
@@ -132,7 +132,7 @@ class Calls:
         """Return the answer of a call that changes nothing.
 
         Raises:
-            TimedOut: there is none in time.
+            TimedOut: there is no answer in time.
         """
         (answer,) = self.ask_all((coroutine,))
         return answer
@@ -141,7 +141,7 @@ class Calls:
         """Return the answers of calls that change nothing, many of which are under way at the same time.
 
         Raises:
-            TimedOut: there are not all in time.
+            TimedOut: an answer is missing after the time.
         """
         calls = [_Call(coroutine, self._loop) for coroutine in coroutines]
         try:
@@ -174,7 +174,7 @@ class Calls:
         """Wait until the last change has ended, whether or not it was done.
 
         Raises:
-            TimedOut: it has not in time.
+            TimedOut: it has not ended in time.
         """
         if self._unsettled is not None:
             self._wait((self._unsettled,))

@@ -1,4 +1,4 @@
-"""A directory, which is what others know of a store: its name in the bucket, and what was flushed there.
+"""A directory, which stands for a store: its name in the bucket, and the change that was flushed there last.
 
 Rule of this module: it asks no object store. ``lock`` is locked as long as the store is open, by the system, which lets
 go of it when the process dies; ``store.json`` is replaced as a whole.
@@ -40,10 +40,10 @@ class Place:
 
     Args:
         directory: its path.
-        url: where its store is, if it is new.
+        url: the URL of its store, if it is new.
 
     Attributes:
-        record: what it knows of the store.
+        record: the record of the store.
 
     Raises:
         BackendInUseError: another handle has it open.
@@ -74,7 +74,7 @@ class Place:
             raise BackendInUseError(f"the store of {self._directory} is open already; close it there first") from error
 
     def note_flush(self, number: int) -> None:
-        """Remember on the disk that the store is there, and which of its changes are."""
+        """Note on the disk that the store is in the bucket, and the number of its last flushed change."""
         if (True, number) != (self.record.made, self.record.flushed):
             self._note(replace(self.record, made=True, flushed=number))
 
@@ -89,7 +89,7 @@ class Place:
         self.record = record
 
     def release(self) -> None:
-        """Let another handle have it."""
+        """Release it for another handle."""
         os.close(self._lock)
 
 
@@ -122,7 +122,7 @@ def _file(directory: Path) -> Path:
 
 @contextmanager
 def _used(file: Path) -> Iterator[None]:
-    """Within it, what the system refuses of ``file`` is Millpond's error."""
+    """Turn the system's refusals of ``file`` within into Millpond's errors."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The description of the backend that travels to workers: which bucket, and how long to wait for it."""
+"""The description of the backend that travels to workers: the bucket, and the time to wait for it."""
 
 import logging
 import re
@@ -36,7 +36,7 @@ def _parse_seconds(text: str) -> float:
 class SlateDbSupplier(BackendSupplier):
     """Stores below ``url``, a bucket and a prefix, which has to answer each call within ``timeout`` seconds.
 
-    All stores of a process share a cache of ``block_cache`` bytes. The keys of the bucket are those of the environment.
+    All stores of a process share a cache of ``block_cache`` bytes. The keys of the bucket come from the environment.
     """
 
     name: ClassVar[str] = "slatedb"

@@ -17,7 +17,7 @@ DELETE = "DELETE FROM entries WHERE key = ?"
 
 
 class translate_errors(ErrorTranslator):
-    """Within it, SQLite's exceptions become Millpond's, which name ``directory``."""
+    """A context manager in which SQLite's exceptions become Millpond's, which name ``directory``."""
 
     def translated(self, error: BaseException) -> StoreError | None:
         if not isinstance(error, sqlite3.Error):

@@ -94,7 +94,7 @@ def bench_restore(
     directory: Directory = None,
     json: JsonFile = None,
 ) -> None:
-    """Restoring all stores of a task from its durable files, nearby and far away."""
+    """Measure the restore of all stores of a task from its durable files, nearby and far away."""
     from millpond.bench.durability import restore
 
     figures = restore.run(
@@ -118,7 +118,7 @@ def bench_evolution(
     directory: Directory = None,
     json: JsonFile = None,
 ) -> None:
-    """Time and memory to carry durable state over to other numbers of partitions, beside copying it."""
+    """Measure time and memory to carry durable state over to other numbers of partitions, beside copying it."""
     from millpond.bench.durability import evolution
 
     figures = evolution.run(keys, evolution.parse_way(partitions), rounds=repeat, directory=directory)
@@ -145,7 +145,7 @@ def bench_upgrade(
     directory: Directory = None,
     json: JsonFile = None,
 ) -> None:
-    """Micro-batches of a task before, while and after its local copy gets a new format, in each way there is."""
+    """Measure micro-batches of a task before, while and after its local copy gets a new format, in each way."""
     from millpond.bench.durability import upgrade as upgrading
 
     backends, upgrades = backend or ["memory", "lmdb", "rocksdb"], upgrade or list(upgrading.UPGRADES)
@@ -292,7 +292,7 @@ def bench_looking(
     directory: Directory = None,
     json: JsonFile = None,
 ) -> None:
-    """Looking at the state of a query: whole millpond state commands, and the same by DataFrames of Spark."""
+    """Measure looking at the state of a query: whole millpond state commands, and the same by DataFrames of Spark."""
     with benchmark_extra():
         from millpond.bench.spark import inspecting
     figures = inspecting.run(

@@ -42,7 +42,7 @@ JsonFile: TypeAlias = Annotated[
 
 
 def _drawable(html: Path | None) -> Path | None:
-    """Refuse a page before anything is measured for it, if the package that draws is not there."""
+    """Refuse a page before anything is measured for it, if the package that draws is not installed."""
     if html is not None:
         from millpond.bench.pages.drawing import require_drawing
 
@@ -59,7 +59,7 @@ HtmlFile: TypeAlias = Annotated[
 ]
 
 Show: TypeAlias = "Callable[[Console, Any], None]"
-"""Prints figures as tables."""
+"""A function that prints figures as tables."""
 
 
 def console(json: Path | None, width: int) -> "Console":
@@ -80,7 +80,7 @@ def report(
     width: int,
     html: Path | None = None,
 ) -> None:
-    """Show figures, and write them to the files of ``--json`` and ``--html``, without what is secret in a URL."""
+    """Show figures, and write them to the files of ``--json`` and ``--html``, without secrets of a URL."""
     from millpond.bench.report import as_json, document, masked, write_text
 
     show(console(json, width), masked(figures))

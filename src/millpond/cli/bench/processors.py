@@ -31,7 +31,7 @@ def bench_processors(
     json: JsonFile = None,
     html: HtmlFile = None,
 ) -> None:
-    """Records per second through joins and counts in one process, on one core, beside the same work on dicts.
+    """Measure records per second through joins and counts in one process, on one core, beside the same work on dicts.
 
     Each run has a process of its own; all of them take some minutes.
     """

@@ -1,4 +1,4 @@
-"""``millpond bench page`` and ``millpond bench compare``: what is done with results that were measured before."""
+"""``millpond bench page`` and ``millpond bench compare``: commands for results that were measured before."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +18,7 @@ def bench_page(
     results: Annotated[Path, typer.Argument(metavar="RESULTS.json", help=_WRITTEN)],
     page: Annotated[Path, typer.Argument(metavar="PAGE.html", help="where the page goes")],
 ) -> None:
-    """Results of a benchmark as one HTML page of plots and tables, which needs no network."""
+    """Show the results of a benchmark as one HTML page of plots and tables, which needs no network."""
     from millpond.bench.documents import read_json
     from millpond.bench.pages.page import write_page
 

@@ -73,7 +73,7 @@ def bench_spark(
     json: JsonFile = None,
     html: HtmlFile = None,
 ) -> None:
-    """Time of a micro-batch and memory of a worker: verbs, each backend, the best that Spark has, and Flink SQL.
+    """Measure micro-batches and workers' memory: verbs, each backend, the best that Spark has, and Flink SQL.
 
     Verbs are on the first backend; with --growth there is lmdb alone by default. A run is a micro-batch, and with 100
     of them or more there are latencies. A contender that fails is told with its reason, and the others are measured;
