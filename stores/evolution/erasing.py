@@ -77,8 +77,8 @@ def without_keys(
 def lineages_left(storage: Storage, histories: Collection[History], kept: Collection[Manifest]) -> list[str]:
     """Return the directories of the lineages that queries have had, without those of the manifests that stay.
 
-    A lineage is theirs if one of their records names it, or one of the commits in it, or if a record of theirs under a
-    former name does. So the lineage of another query with the same tasks, which nobody here knows, stays.
+    A lineage belongs to them if one of their records, also under a former name, names it or a commit in it. So the
+    lineage of another query with the same tasks, which nobody here knows, stays.
 
     Args:
         storage: the place of the lineages.

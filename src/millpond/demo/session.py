@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 OLDEST_JAVA = 17
 
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1"
-"""Options without the JVM's second compiler, which took a quarter of a demo's processor time, too much for so short a
-run."""
+"""The option to do without the JVM's second compiler, which took a quarter of the short demo's processor time."""
 
 _LOGGING = """\
 status = error
