@@ -466,9 +466,9 @@ class InvalidValueError(RecordError):
 
 
 class UserFunctionError(RecordError):
-    """A user's function, serde or processor failed for a record; what it raised is the cause.
+    """A user's function, serde or processor failed for a record; its exception is the cause.
 
-    The first line of the message names operator, task, topics and record, and what was raised.
+    The first line of the message names operator, task, topics and record, and the exception.
     """
 
 

@@ -112,7 +112,7 @@ class Metrics:
         self._figures[name] = self._figures.get(name, 0) + amount
 
     def put(self, metric: StrEnum, amount: int, scope: str = "") -> None:
-        """Set a figure, whatever it was."""
+        """Set a figure, whatever its value."""
         self._figures[_scoped(metric, scope)] = amount
 
     def timed(self, metric: StrEnum, scope: str = "") -> "_Timed":

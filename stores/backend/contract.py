@@ -206,7 +206,7 @@ class SupportsMemoryBudget(Protocol):
     """
 
     def with_memory_budget(self, budget: int) -> BackendSupplier:
-        """This supplier with a budget of so many bytes, which opens what this one has written.
+        """Return this supplier with a budget of so many bytes, which opens what this one has written.
 
         A supplier whose options say another budget, or that cannot do with it, raises ``ConfigurationError``.
         """

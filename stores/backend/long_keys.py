@@ -37,7 +37,7 @@ Bucket = dict[bytes, bytes]
 class LongKeys(WrappedBackend):
     """A backend without a limit on its keys, made from ``engine``, which has one.
 
-    Whatever needs no bucket goes to the engine as it is.
+    Calls that need no bucket go to the engine as they are.
     """
 
     max_key_size = None

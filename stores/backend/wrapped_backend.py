@@ -1,6 +1,7 @@
 """``WrappedBackend``: a wrapper around a backend that shows its rows in another form.
 
-Rule of this module: it passes on what does not depend on how rows are shown. Reading and writing are up to subclasses.
+Rule of this module: it passes on calls that do not depend on the form of rows. Reading and writing are up to
+subclasses.
 """
 
 from millpond.stores.backend.contract import Backend

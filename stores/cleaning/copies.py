@@ -49,7 +49,7 @@ class CopiesCleaning:
     age: Age
 
     def leftovers(self) -> Iterator[Leftover]:
-        """Yield what was found, query by query, task by task.
+        """Yield the leftovers, query by query, task by task.
 
         Raises:
             StoreError: the directory cannot be read.
@@ -153,7 +153,7 @@ class _Task:
             self._check_clocks(lease)
             if not self._old(_Size.of(paths)):
                 raise NotCleanedError(f"{copy} has been used meanwhile, so it stays")
-            # What is there under the name of a copy is whole: it gets another one before its seal goes.
+            # A directory with the name of a copy is whole: it gets another name before its seal goes.
             removing = copy.with_name(f".{copy.name}.removing")
             delete_local_copy(engine, removing)
             if copy.is_dir():

@@ -1,9 +1,9 @@
 """The cleaning of a state directory.
 
-Rule of this module: what a checkpoint names stays, and so does what a living run has pinned and what is young. Nobody
-knows all checkpoints, so a file that none of the given ones names may belong to another: it goes only if the user says
-that there is no other checkpoint. If anything of an application is not understood, damaged or a symbolic link, all of
-that application stays.
+Rule of this module: files that a checkpoint names stay, and so do young files and those that a living run has pinned.
+Nobody knows all checkpoints, so a file that none of the given ones names may belong to another: it goes only if the
+user says that there is no other checkpoint. If anything of an application is not understood, damaged or a symbolic
+link, all of that application stays.
 """
 
 import re
@@ -62,7 +62,7 @@ class StateCleaning:
     policy: DurabilityPolicy
 
     def leftovers(self) -> Iterator[Leftover]:
-        """Yield what was found, application by application.
+        """Yield the leftovers, application by application.
 
         Raises:
             DurabilityError: the storage failed.
@@ -174,7 +174,7 @@ class _Application:
             return leftover.kept(f"{self._describe(first)} {what}; move it away first")
         if staying:
             return leftover.kept(staying[0])
-        # The claim and the records go last: until then what is left is known for what it is.
+        # The claim and the records go last: until then they show what the rest is.
         ordered = sorted(files, key=lambda file: (_is_late(file.path), file.path))
         return self._leftover(GarbageKind.APPLICATION, ordered, "no checkpoint has its state, as you say", self._id)
 

@@ -318,7 +318,7 @@ class TaskState:
         """
         damaged = is_damage(cause) or self._contradicted(cause)
         self._manifest = self._broken = None
-        # Whatever fails to close, all of it is let go of, and the lease last.
+        # Even if something fails to close, all is released, and the lease last.
         with ExitStack() as stack:
             if not self._exclusive:
                 stack.callback(self._lease.release)

@@ -142,7 +142,7 @@ _BY_SERDE: Final[Mapping[str, tuple[Serde[Any], ColumnSerde]]] = {
 
 
 def column_serde(serde: Serde[Any]) -> ColumnSerde | None:
-    """Return the serde that does for whole columns what ``serde`` does for values; None if there is none.
+    """Return the counterpart of ``serde`` for whole columns; None if there is none.
 
     >>> from millpond.stores.encoding.serdes import INT64
     >>> numbers = column_serde(INT64)

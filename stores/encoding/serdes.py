@@ -72,7 +72,7 @@ def _each(quick: Callable[[Any], Any] | None, thorough: Callable[[Any], Any], co
     if quick is not None:
         try:
             return list(map(quick, column))
-        except Exception:  # the other way below says what is wrong
+        except Exception:  # the other way below finds the fault
             pass
     return list(map(thorough, column))
 

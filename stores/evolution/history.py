@@ -389,7 +389,7 @@ class History:
         return False
 
     def went_on_in(self, other: "History", *, empty: bool = False) -> bool:
-        """Return whether the state goes on in that of another query: the same verb under another name.
+        """Return whether the state goes on in another query's: the same verb under another name.
 
         Args:
             other: the other query's history.

@@ -1,4 +1,4 @@
-"""The part of the suite about what an engine may do in its own way.
+"""The part of the suite about methods that an engine may have of its own.
 
 Rule of this module: a backend that claims nothing passes by the fallbacks, so that no test here is skipped.
 """

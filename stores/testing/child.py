@@ -53,7 +53,7 @@ class Child:
         self._stdin.flush()
 
     def kill(self) -> None:
-        """End the child as a power cut would end a process: at once, in the middle of whatever it does."""
+        """End the child as a power cut would end a process: at once, in the middle of anything."""
         self._process.kill()
         self._process.wait()
 

@@ -84,10 +84,10 @@ def _calls(backend: Backend) -> dict[str, Callable[[Any, Path], object]]:
 
 def open_below(directory: Path) -> list[str]:
     """Return the files below a directory that this process has open or mapped, if the system tells."""
-    collect(1)  # what only a cycle holds, such as a traceback
+    collect(1)  # objects that only a cycle holds, such as a traceback
     opened = []
     for descriptor in Path("/proc/self/fd").glob("*"):
-        with suppress(OSError):  # that of the listing itself is closed by now
+        with suppress(OSError):  # the listing's own descriptor is closed by now
             opened.append(str(descriptor.readlink()))
     with suppress(OSError):
         opened += [line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text().splitlines()]

@@ -145,7 +145,7 @@ class ProcessSuite(Suite):
             second = open_or_refusal(supplier, directory)
             if isinstance(second, Backend):
                 second.close()
-            del second  # whose traceback may hold what was opened
+            del second  # its traceback may hold the opened backend
             told.append(self._told_by_another(directory))
         assert told[0] == told[1], f"another process is told {told[0] or 'nothing'} before, {told[1] or 'nothing'} then"
 

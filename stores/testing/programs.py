@@ -251,7 +251,7 @@ def _verdict(call: Callable[[], object], right: object) -> str:
 def take_descriptors_away(directory: Path) -> None:
     """Make all calls of this process on open files below ``directory`` fail, as if a disk were gone."""
     for descriptor in Path("/proc/self/fd").glob("*"):
-        with suppress(OSError):  # that of the listing itself is closed by now
+        with suppress(OSError):  # the listing's own descriptor is closed by now
             if descriptor.readlink().is_relative_to(directory.resolve()):
                 os.dup2(os.open("/dev/full", os.O_WRONLY), int(descriptor.name))
 

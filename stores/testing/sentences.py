@@ -79,7 +79,7 @@ MEMORY_USE = says(
 )
 WITH_BUDGET = says(
     SupportsMemoryBudget.with_memory_budget,
-    "This supplier with a budget of so many bytes, which opens what this one has written.",
+    "Return this supplier with a budget of so many bytes, which opens what this one has written.",
 )
 OTHER_BUDGET = says(
     SupportsMemoryBudget.with_memory_budget,

@@ -44,7 +44,7 @@ class TestSlateDb(InABucket, BackendSuite):
     @contextmanager
     def unreachable(self) -> Iterator[None]:
         with self.server.away(), pytest.MonkeyPatch.context() as patch:
-            patch.setattr(InABucket, "timeout", 1.0)  # who cannot be reached does not answer later either
+            patch.setattr(InABucket, "timeout", 1.0)  # an unreachable service does not answer later either
             yield
 
 

@@ -92,7 +92,7 @@ def advise(
 ) -> None:
     """Say which backend suits a job, with which options and why, from short measurements on this machine.
 
-    Describe the job by --keys and the other options, or give the CHECKPOINT of a query; options go before what is read
+    Describe the job by --keys and the other options, or give the CHECKPOINT of a query; options override what is read
     there. Assumed values are shown.
     """
     from millpond.bench.advice import tables

@@ -59,7 +59,7 @@ def state_clean(
     yes: Annotated[bool, typer.Option("--yes", help="delete it; without, it is only said")] = False,
     json: AsJson = False,
 ) -> None:
-    """Say what nobody needs of durable files and local copies, and delete it with --yes; queries may be running."""
+    """List durable files and local copies that nobody needs, and delete them with --yes; queries may be running."""
     from millpond.adapters.inspect.checkpoint.spark_checkpoint import SparkCheckpoint
     from millpond.adapters.inspect.cleaning import Cleaning
     from millpond.adapters.inspect.row_texts import cells, line_of

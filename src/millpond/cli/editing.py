@@ -111,7 +111,7 @@ def state_delete(
     workers: Workers = 4,
     json: AsJson = False,
 ) -> None:
-    """Delete what a store of a query that is not running has for a key, with all windows and all history.
+    """Delete a key from a store of a query that is not running, with all windows and all history.
 
     Files keep it, so that it can be undone; erase leaves nothing.
     """

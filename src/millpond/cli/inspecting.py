@@ -106,7 +106,7 @@ def state_describe(
     workers: Workers = 4,
     json: AsJson = False,
 ) -> None:
-    """Describe a store: what it is, its columns, and what each task has of it."""
+    """Describe a store: its kind, its columns, and each task's part of it."""
     view = _view(checkpoint, store, state_dir, batch, sink, application, topology, workers)
     facts = {**_short(view), **dict(view.shape.facts()), "value serde": view.value_serde}
     facts |= {"batch": view.batch, "of_tasks": view.partitions}
@@ -146,7 +146,7 @@ def state_get(
     workers: Workers = 4,
     json: AsJson = False,
 ) -> None:
-    """Get what a store has for a key: a row, or one for each window or session."""
+    """Get the rows of a key from a store: one, or one for each window or session."""
     from millpond.stores.encoding.times import time_in
 
     view = _view(checkpoint, store, state_dir, batch, sink, application, topology, workers)
@@ -178,7 +178,7 @@ def state_scan(
     workers: Workers = 4,
     json: AsJson = False,
 ) -> None:
-    """Print the rows of a store, task by task, those of each in the order of their keys' bytes."""
+    """Print the rows of a store, task by task, in the order of their keys' bytes."""
     view = _view(checkpoint, store, state_dir, batch, sink, application, topology, workers)
     _say_rows(view.rows(_selection(view, from_, to, as_of)), view.schema, json, limit)
 

@@ -114,7 +114,7 @@ def state_warm(
 ) -> None:
     """Warm local copies on this machine beside a running query, in the formats that its next restart asks for.
 
-    Without a topology, those of all that the query runs, verbs included, with the stores that its state has.
+    Without a topology, it warms all that the query runs, verbs included, with the stores that its state has.
 
     With --standby, for executors that are lost instead of a restart: run it on each machine that may get tasks.
 

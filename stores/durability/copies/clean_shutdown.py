@@ -170,7 +170,7 @@ class CleanShutdownMarker:
         self._write(json.dumps(self._files(sizes, digested)))
 
     def _files(self, sizes: Mapping[str, int], digested: Callable[[str], bool]) -> _Files:
-        """Return what the seal of files of these sizes has for each."""
+        """Return the entries of the seal for files of these sizes."""
         return {name: (size, self._mark(name, size, digested(name))) for name, size in sizes.items()}
 
     def _mark(self, name: str, size: int, digested: bool) -> str | None:
@@ -180,7 +180,7 @@ class CleanShutdownMarker:
         return _stamp(path) if self._stamped else None
 
     def _write(self, seal: str) -> None:
-        # Without its seal the copy is restored, so a full disk is no reason to fail what has just been committed.
+        # Without its seal the copy is restored, so a full disk is no reason to fail a commit that is done.
         with suppress(OSError):
             self._put(seal)
 
@@ -223,7 +223,7 @@ def _sizes(directory: str, below: str = "") -> dict[str, int]:
 
 def _digest(path: str, size: int) -> str:
     digest, chunk = xxh3_64(), memoryview(bytearray(min(size, _CHUNK)))
-    # Not mapped: what cannot be read there ends the process.
+    # Not mapped: an unreadable page of a map ends the process.
     with open(path, "rb", buffering=0, opener=no_link) as file:
         while read := file.readinto(chunk):
             digest.update(chunk[:read])

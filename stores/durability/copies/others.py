@@ -1,4 +1,4 @@
-"""Local copies of what a store was before it became one of another kind.
+"""Local copies of a store from before it became one of another kind.
 
 Rule of this module: it reads where such a copy stands, never its rows. One at a commit that the manifest continues is
 somebody's mistake and stays, to be refused or migrated when the store is opened. Any other copy, such as an empty one,

@@ -2,10 +2,10 @@
 
 Rule of this module: it knows the new directory, not the old one, and when to work there; the work itself is in
 ``millpond.stores.durability.copies.sweep``. The directory is called ``.<store>-v<n>.preparing`` until it has all rows,
-and ``.<store>-v<n>.prepared`` from then on. What is committed meanwhile waits in ``.<store>-v<n>.backlog``. So most
+and ``.<store>-v<n>.prepared`` from then on. Commits meanwhile wait in ``.<store>-v<n>.backlog``. So most
 micro-batches only add to that, and the directory is opened by those that have time for it, or if too many commits wait.
 
-Whatever fails here never fails a micro-batch. A directory that is away, or has no room, is tried again later. One that
+A failure here never fails a micro-batch. A directory that is away, or has no room, is tried again later. One that
 is damaged is deleted, and its backlog stays, which tells the next process that opens the task that something is
 missing.
 

@@ -184,7 +184,7 @@ class StandbyTask:
         return warmed
 
     def _move_in(self) -> None:
-        # The seal goes first and comes last: whoever dies in between leaves what is thrown away.
+        # The seal goes first and comes last: a process that dies in between leaves a copy that is thrown away.
         for place, beside in zip(self._places, self._places_beside, strict=True):
             try:
                 seal_path(place.directory).unlink(missing_ok=True)

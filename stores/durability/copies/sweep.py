@@ -10,7 +10,7 @@ stands at a commit, as a local copy does. Beyond that it has rows of its own, ab
 
 Rows are copied as the directory in use has them, which may be some commits further on. A row that is here already
 stays, because it may have what the old format cannot hold, and all changes since then wait to be written over it.
-So once the commits that wait are written, all rows are those of the last of them.
+So once the commits that wait are written, all rows are as the last of them left them.
 """
 
 from bisect import bisect_right
@@ -90,7 +90,7 @@ class Sweep:
             raise CorruptStoreError(f"what is prepared of a new format does not tell what it has: {error}") from error
         self._pass: _Pass | None = None
         if at in backlog.waiting:
-            backlog.reach(at)  # whoever has written it could not say so any more
+            backlog.reach(at)  # the process that wrote it could not note this any more
 
     @property
     def copied_all(self) -> bool:

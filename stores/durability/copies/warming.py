@@ -58,7 +58,7 @@ def warm(
             disk are left out.
         supplier: the backend of stores whose spec names none.
         manifest: a committed version of the task, which may go on meanwhile.
-        local_dir: the directory of the copies, which is never that of the running job.
+        local_dir: the directory of the copies, never the running job's.
         storage: the place of the durable files.
         policy: the job's policy.
         lease_timeout: seconds to wait for another process to release the task in ``local_dir``.

@@ -113,7 +113,7 @@ def _sequence(file: StoredFile) -> int | None:
 
 
 def try_collect_garbage(storage: Storage, manifest: Manifest, policy: DurabilityPolicy, run: str) -> int | None:
-    """Collect garbage, but let no failure of it fail a commit: what remains is collected the next time.
+    """Collect garbage, but let no failure of it fail a commit: the rest is collected the next time.
 
     Returns:
         The number of files left; None if nobody has looked.

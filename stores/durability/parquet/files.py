@@ -103,7 +103,7 @@ class NewFile:
         self._ranges.append(self._sink.end_range())
 
     def begin_part(self) -> None:
-        """Begin a part of a snapshot: what is added from now on belongs to it."""
+        """Begin a part of a snapshot: tables added from now on belong to it."""
         self._part, self._own_rows = len(self._ranges), self._rows
 
     @property
@@ -119,7 +119,7 @@ class NewFile:
     def _end_rows(self) -> None:
         part = {} if self._part is None else {PART_KEY: str(self._part)}
         self._ranges = self._ranges or [self._sink.end_range()]
-        # Parquet keeps twice what is given with the schema, and once what is added here.
+        # Parquet keeps metadata of the schema twice, and metadata that is added here once.
         reader = str(oldest_reader(Numbered.DURABLE_FILE, self._format))
         self._writer.add_key_value_metadata({WRITER_KEY: RELEASE, READER_KEY: reader, **part})
         if self._format != PAGE_CHECKSUMS:
@@ -171,7 +171,7 @@ class _Sink(RawIOBase):
         return len(data)
 
     def end_range(self) -> ByteRange:
-        """Return the range of what was written since the last call, and begin another."""
+        """Return the range of the bytes written since the last call, and begin another."""
         ended, self._range = self._range, ByteRange(0, 0)
         return ended
 

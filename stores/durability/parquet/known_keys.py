@@ -34,7 +34,7 @@ class KnownKeys:
         self._store = store
 
     def having(self, span: Span) -> Manifest:
-        """Return the version with only those of its files that can have a row within the span.
+        """Return the version with only the files that can have a row within the span.
 
         Raises:
             MissingFileError, CorruptFileError, FormatError, DurabilityError: a file cannot be read.

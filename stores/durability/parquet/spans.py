@@ -30,7 +30,7 @@ class Span(NamedTuple):
             first_key: returns the first key of one of them by its place.
             read: reads one of them by its place.
         """
-        # What comes before the second table is in the first one or nowhere, so the first key of all is never asked for.
+        # A key before the second table is in the first one or nowhere, so the first key of all is never needed.
         first = bisect_right(range(1, count), self.start, key=first_key) if self.start and count else 0
         for place in range(first, count):
             table = read(place)

@@ -56,7 +56,7 @@ def read_keys(keys: Any, types: Sequence[Any]) -> list[Any]:
         try:
             return read_key_columns(keys if isinstance(keys, pa.Array) else pa.array(keys, pa.binary()), types)
         except pa.ArrowInvalid:
-            pass  # Reading key by key says what is wrong.
+            pass  # Reading key by key finds the fault.
     each: Any = keys.to_pylist() if isinstance(keys, pa.Array) else keys
     return _read_each(each, types)
 

@@ -383,7 +383,7 @@ class _Reader(SideBySide):
         numbers, places = np.zeros(len(tags)), np.flatnonzero(~nulls)
         numbers[places] = self._behind(places, _Kind(8, _big_endian(">f8")))
         self.go_to(self.at + np.where(nulls, 1, _LONGEST))
-        with np.errstate(all="ignore"):  # What is no float32 becomes infinite, as one by one.
+        with np.errstate(all="ignore"):  # Numbers beyond float32 become infinite, as one by one.
             narrow = numbers.astype(np.float32 if type_ == pa.float32() else np.float64)
         return pa.array(narrow, mask=nulls, from_pandas=False)
 

@@ -149,7 +149,7 @@ class RowCodec:
             try:
                 return self._of_versions(rows, first_integers(rows), _column_fields)
             except pa.ArrowInvalid:
-                pass  # Reading row by row says what is wrong.
+                pass  # Reading row by row finds the fault.
         values, numbers = _decoded(rows.to_pylist())
         return self._of_versions(values, np.array(numbers, object), _value_fields)
 

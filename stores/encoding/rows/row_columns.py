@@ -144,7 +144,7 @@ class RowColumnSerde(ColumnSerde):
             try:
                 return self._of_columns(data)
             except pa.ArrowInvalid:
-                pass  # Reading row by row says what is wrong.
+                pass  # Reading row by row finds the fault.
         values = [None if row is None else self._values(row) for row in data.to_pylist()]
         return from_physical(values, self._storage)
 

@@ -79,7 +79,7 @@ class Schemas:
         """Return the history in which ``schema`` is the current one: this one, if it is that already.
 
         Columns may be added if they are nullable, dropped, renamed, reordered, widened to a type that holds all their
-        values, and made nullable, at every level. What was declared in earlier runs may stay declared.
+        values, and made nullable, at every level. Declarations of earlier runs may stay.
 
         Args:
             schema: the columns that rows have from now on.

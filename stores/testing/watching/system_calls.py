@@ -121,14 +121,14 @@ class Listener:
 
     def let_go_on(self, call: Announced) -> None:
         """Let a call go on before the next one is asked for."""
-        with suppress(OSError):  # it goes on already, or whoever called was killed meanwhile
+        with suppress(OSError):  # it goes on already, or the caller was killed meanwhile
             ioctl(self.descriptor, _SEND, bytearray(_ANSWER.pack(call.number, 0, 0, _GO_ON)))
 
     def _receive(self) -> Announced | None:
         buffer = bytearray(_ANNOUNCED.size)
         try:
             ioctl(self.descriptor, _RECEIVE, buffer)
-        except OSError:  # whoever called was killed meanwhile
+        except OSError:  # the caller was killed meanwhile
             return None
         number, thread, _, call, _, _, *arguments = _ANNOUNCED.unpack(buffer)
         return Announced(number, thread, _MACHINES[platform.machine()].calls[call], tuple(arguments))

@@ -123,7 +123,7 @@ class VersionPuts:
         again = _same_version(numbers, self._times[places])
         behind = self._behind(numbers, places, latest, again)
         if behind.any():
-            # Their keys' versions are put before those of other keys, which makes no difference.
+            # The versions of their keys are put before those of other keys, which makes no difference.
             self._put_each(np.sort(places[behind]))
         kept = ~behind & ~again
         places, numbers = places[kept], numbers[kept]

@@ -130,7 +130,7 @@ class VersionedColumns:
         places, hidden = numbers, timestamps < since[numbers]
         versions = pc.binary_slice(latest, HEAD_SIZE, TO_THE_END)
         if hidden.any():
-            # What is before its key's latest finds an older version, if there is one within the history.
+            # A time before its key's latest finds an older version, if there is one within the history.
             alone = pc.equal(pc.binary_slice(latest, TIME_SIZE, HEAD_SIZE), ALONE).fill_null(True)
             seen = hidden & ~alone.to_numpy(zero_copy_only=False)[numbers] & ~self._forgotten(timestamps)
             older, found = self._older(rows.to_pylist(), numbers[seen], timestamps[seen])

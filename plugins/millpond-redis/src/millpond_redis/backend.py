@@ -76,7 +76,7 @@ class RedisBackend(Backend):
             return
         self._store = ClosedEngine(self._where)
         self._cursors.end(f"{self._where} was closed while this scan was open")
-        with suppress(StoreError):  # what the server has is found out when the store is opened again
+        with suppress(StoreError):  # the next opening finds out what the server has
             store.close()
 
 

@@ -117,7 +117,7 @@ def connected(address: Address, timeout: float, database: int | None = None) -> 
 def _usable(certificate: str) -> str:
     """Return the path of a certificate, once it can be used: later, any fault of it would look like the server's."""
     try:
-        # A password that is wrong rather than none, or else the terminal would be asked for that of an encrypted key.
+        # A wrong password rather than none, or else the terminal would be asked for an encrypted key's.
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate, password="")
     except OSError as error:
         wanted = "see that this machine has it, with its key, which must not be encrypted"

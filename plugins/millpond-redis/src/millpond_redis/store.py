@@ -133,7 +133,7 @@ class Store:
         self._writes = after
 
     def _settle(self) -> None:
-        """Find out, after a call without an answer, what the server has."""
+        """Find out, after a call without an answer, whether it was carried out."""
         if not self._possible:
             return
         writes = self._take(opened_by=self._opener, may_be_new=False)

@@ -52,7 +52,7 @@ class SqliteBackend(Backend):
                     self._db.execute(f"PRAGMA {pragma}")
                 self._db.execute(TABLE)
             except BaseException:
-                self._db.close()  # what failed to open a file has it open all the same
+                self._db.close()  # a connection that failed to open a file has it open all the same
                 raise
 
     def get(self, key: bytes) -> bytes | None:
@@ -77,7 +77,7 @@ class SqliteBackend(Backend):
         puts = [(key, value) for key, value in changes.items() if value is not None]
         deletes = [(key,) for key, value in changes.items() if value is None]
         with self._errors:
-            # A scan in SQLite sees what its own connection writes meanwhile, so the rest of each is read first.
+            # A scan in SQLite sees later writes of its own connection, so the rest of each is read first.
             self._cursors.detach()
             db.execute("BEGIN IMMEDIATE")
             try:
@@ -93,7 +93,7 @@ class SqliteBackend(Backend):
         with self._errors:
             self._cursors.detach()
             (busy, *_) = self._db.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
-        if busy:  # which is no error to SQLite, but what was written may not be on the disk
+        if busy:  # no error to SQLite, but the writes may not be on the disk
             raise BackendInUseError(f"SQLite in {self._directory} is in use by another process, so it was not flushed")
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Millpond's state stores on an engine of your own. What is here works, and is slow: each write makes a new file.
+"""Millpond's state stores on an engine of your own. It works as it is, but is slow: each write makes a new file.
 
 Rule of this module: the contract is ``millpond.stores.backend``. Put the calls of your engine where ``_load``
 and ``_save`` are, keep the rest that it needs, and run the tests until they are green again.
