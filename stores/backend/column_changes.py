@@ -162,7 +162,7 @@ def put_column(transaction: Transaction, keys: Array, values: Array) -> None:
     """Set each key of a transaction to the value at the same position; null deletes, a repeated key's last one counts.
 
     Args:
-        transaction: where to write.
+        transaction: the transaction to write to.
         keys: an Arrow array of bytes without nulls.
         values: as many values, an Arrow array of bytes.
     """

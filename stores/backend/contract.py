@@ -18,14 +18,14 @@ CONTRACT: Final = 1
 """The version of this contract. A change that a backend has to follow makes it the next."""
 
 Changes: TypeAlias = Mapping[bytes, bytes | None]
-"""What a write does: the new value of each key, ``None`` to delete it."""
+"""The changes of a write: the new value of each key, ``None`` to delete it."""
 
 Entries: TypeAlias = Iterator[tuple[bytes, bytes]]
 """Keys and values in key order."""
 
 
 _LOADED: Final = 50_000
-"""How many entries a backend without a faster way to load writes at once."""
+"""The number of entries that a backend without a faster way to load writes at once."""
 
 OVERRIDABLE: Final = ("get_many", "last", "delete_range", "load", "entry_count", "memory_use")
 """The methods of ``Backend`` that an engine overrides where it has a faster way."""

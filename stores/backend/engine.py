@@ -227,7 +227,7 @@ class ClosedEngine(Closed):
     """The stand-in for an engine's handle once its backend is closed.
 
     Args:
-        name: what the error calls the engine, such as ``LMDB in /data/counts``.
+        name: the name of the engine for the error, such as ``LMDB in /data/counts``.
     """
 
     def __init__(self, name: str) -> None:

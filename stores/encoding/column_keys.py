@@ -20,7 +20,7 @@ Array = Any
 Integers = npt.NDArray[np.int64]
 
 TO_THE_END: Final = 2**31 - 1
-"""Where to stop a slice of bytes that has no end."""
+"""The stop of a slice of bytes that has no end."""
 
 _ZERO: Final = b"\x00"
 

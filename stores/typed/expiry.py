@@ -94,7 +94,7 @@ class Horizon:
     """The time up to which the entries of one store are gone.
 
     Attributes:
-        time: that time; None until there is one.
+        time: the time; None until there is one.
         put_last: the number of entries that the last commit put.
         ttl: the time to live; None if there is none, or none any more.
     """

@@ -106,7 +106,7 @@ def verify_copies(
     """Return what is wrong with the local copies of one task's stores, which may be in use.
 
     Args:
-        storage: where the durable files are.
+        storage: the place of the durable files.
         manifest: the newest manifest of the task.
         places: the copies.
         newest: returns the manifest that is newest by now, for a copy that a job has moved on meanwhile.

@@ -108,7 +108,7 @@ class Report:
         copies: the number of local copies that were compared with them.
         unnamed: files in the tasks' lineages that no given manifest names: earlier micro-batches need them, or attempts
             that lost wrote them, or they are garbage.
-        garbage: those of them that are beyond the retention, so that nobody can need them.
+        garbage: the unnamed files beyond the retention, which nobody can need.
         other_lineages: files of the same tasks in other lineages, which belong to other sinks' checkpoints or to
             deleted ones.
     """

@@ -66,7 +66,7 @@ def repairs_of_garbage(storage: Storage, manifests: Collection[Manifest], policy
     """Yield the repairs that delete files which nobody can need any more.
 
     Args:
-        storage: where the files are.
+        storage: the place of the files.
         manifests: the newest manifest of each task.
         policy: the retention.
 

@@ -46,7 +46,7 @@ class MigrationThrottle:
 
     @contextmanager
     def opening(self) -> Iterator[None]:
-        """Count the time within as spent, and as a cost that work must outweigh."""
+        """Count the time within as spent; work in the directory then takes at least a part of it."""
         before = self._spent
         with self.aside():
             yield

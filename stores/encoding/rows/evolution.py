@@ -104,7 +104,7 @@ def evolved_columns(old: Columns, new: Sequence[Any], change: Change, ids: Itera
         old: the current columns.
         new: the wanted fields, with types in their one form.
         change: the user's declaration.
-        ids: for columns that are new.
+        ids: the ids for new columns.
         known: all paths that columns of the history have or had.
 
     Raises:

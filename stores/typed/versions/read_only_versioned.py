@@ -494,10 +494,10 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
 
 
 def check_grace(store: str, grace: int, history_retention: int, late_puts: LatePuts) -> None:
-    """Refuse a grace period, in milliseconds, that is longer than the history, or shorter but refuses nothing.
+    """Refuse a grace period, in milliseconds, longer than the history, or shorter without refusing late puts.
 
     Raises:
-        ConfigurationError: it is so.
+        ConfigurationError: it is refused.
     """
     if grace > history_retention:
         raise NoHistoryError(

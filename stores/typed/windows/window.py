@@ -29,7 +29,7 @@ from millpond.stores.typed.windows.windowed import Windowed
 _SEQUENCE: Final = struct.Struct(">Q")
 SEQUENCE_NAME: Final = "sequence"
 _LARGEST_BYTE: Final = 0x7F
-"""The greatest first byte of a number so far, so that there is room for every put to come."""
+"""The greatest first byte of an undamaged sequence, which leaves room for every put to come."""
 
 
 class ReadOnlyWindowStore(SegmentedStore[K, V]):
