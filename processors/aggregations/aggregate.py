@@ -54,10 +54,10 @@ def _nothing() -> None:
 
 
 class Addition(NamedTuple):
-    """A part of an aggregate that counts records from some time on alone.
+    """A part of an aggregate that counts only records from some time on.
 
     Attributes:
-        name: how errors call it.
+        name: its name in errors.
         place: a number that no other part of the aggregate ever has.
         since: the time.
     """
@@ -99,8 +99,8 @@ class AggregateSetup:
 
     Attributes:
         config: the configuration of the resulting table.
-        spec: of the store.
-        aggregation: what is computed.
+        spec: the store's spec.
+        aggregation: the computation.
         caching: whether only the last update of each key in a micro-batch is forwarded.
         number: which of the processors that share the store this is, from 0 on.
         span: the windows that are its own.
@@ -230,7 +230,7 @@ class Aggregate(Operator):
         self._updates.send_columns(updates)
 
     def _columns_of(self, store: TimestampedKeyValueStore[Any, Any] | None) -> TimestampedColumns | None:
-        """Return the store for whole columns; None if what is computed from them, or kept, has to be objects."""
+        """Return the store for whole columns; None if values or aggregates have to be objects."""
         keys, values = column_serde(self._spec.key_serde), column_serde(self._spec.value_serde)
         tells_each = (self._config.send_olds or self._tells_each) and not self._caching
         if store is None or tells_each or self._spec.key_serde not in PLAIN_KEYS:
@@ -303,7 +303,7 @@ class Aggregate(Operator):
             out.add(key, new, timestamp, old, valid_to == VALID_TO_UNDEFINED)
 
     def _before(self, out: BatchBuilder, key: Any, timestamp: int) -> ValueAndTimestamp[Any] | None:
-        """Return the aggregate of a key when a record of it comes; if it has expired, tell so if somebody asks."""
+        """Return the aggregate of a key when a record of it comes; if it has expired, forward its delete if wanted."""
         (found,), (expired,) = self._table.get_many_at([key], self._ttl.reached([timestamp]).tolist())
         if expired is not None and self._tells_each:
             gone = self._ttl.deletes([key], [expired.value], [expired.timestamp], olds=True)

@@ -1,8 +1,8 @@
 """The move of an aggregation's windows and sessions to other partitions.
 
 Rule of this module: what has come out does not come out again, and what has not is not lost. Updates that go out at
-once need only the latest stream time. Final results need more where partitions become one, since those windows of the
-partition whose time was behind that the others have closed already have not come out yet. So the new partition goes on
+once need only the latest stream time. Final results need more where partitions become one: windows of a partition
+whose time was behind have not come out, although the others have closed theirs. So the new partition goes on
 from the time that was behind, and knows, as after the end of an input, what has come out beyond it: all windows up to
 where the partition that was ahead has closed them, except those that it lists (``completion``).
 """
@@ -43,8 +43,8 @@ class _Part(NamedTuple):
         time: the stream time.
         closed: the time up to which windows have closed.
         seen: the time up to which they have come out, except the changed ones.
-        changed: these.
-        span: when its windows begin.
+        changed: the changed ones.
+        span: the times at which its windows begin.
     """
 
     old: OldStore
@@ -83,7 +83,7 @@ def _span_of(olds: Sequence[OldStore], number: int) -> Span:
 
 
 def _calendar_of(olds: Sequence[OldStore], span: Span) -> Calendar | None:
-    """Return the calendar whose windows those of a span are; None for others."""
+    """Return the calendar that the windows of a span have; None for other windows."""
     known = [KeptTerms.from_bytes(old.get_metadata(TERMS)) for old in olds]
     # A partition without a record since windows are these does not know of them.
     grids = (grid_of(one.at(span.first)) for one in known if span.first in (MIN_TIME, *one.since))
@@ -115,7 +115,7 @@ def _parts(olds: Sequence[OldStore], number: int) -> list[_Part]:
 
 
 def _time_in(old: OldStore, number: int, span: Span) -> int | None:
-    """Return the stream time of a processor; of one that has not begun there, that of the windows before its own."""
+    """Return the stream time of a processor; if it has not begun there, the time of the windows before its own."""
     time = KeptTime(old, stream_time_of(number)).get()
     while time is None and number and span.first > MIN_TIME:
         number -= 1

@@ -27,7 +27,7 @@ class ChangedAggregate(Operator):
 
     Args:
         eras: the processors.
-        taken: of each, from when to when records may be in its windows.
+        taken: for each, the span of records that may be in its windows.
     """
 
     def __init__(self, eras: Sequence[WindowedProcessor], taken: Sequence[Span]) -> None:
@@ -70,8 +70,8 @@ class ChangedAggregate(Operator):
     def _parts(self, times: Integers) -> Iterator[tuple[WindowedProcessor, npt.NDArray[np.bool_]]]:
         """Yield each era that takes some of the records, with a mask of them.
 
-        Afterwards it knows how far the records have come, whosever they are, before the store forgets by those of the
-        next: what closes by them has to be read while it is there.
+        Afterward it has seen the time of all these records, before the store forgets by the times of the next
+        era's: windows that close by then have to be read while they are there.
         """
         reached = int(times.max()) if len(times) else NEVER
         for era, span in self._eras:

@@ -1,6 +1,6 @@
 """Folding whole columns into aggregates by key: one read and one write of the store for each distinct key.
 
-Rule of this module: no Python object is made of a value or a timestamp. Equal keys are those with equal bytes.
+Rule of this module: no Python object is made of a value or a timestamp. Keys are equal if their bytes are.
 """
 
 from abc import ABC, abstractmethod
@@ -89,14 +89,14 @@ class ColumnFold(ABC):
         """Return each key's aggregate after all records.
 
         Args:
-            groups: which records have the same key.
+            groups: the records by key.
             values: the records' values, an Arrow array without nulls.
             before: each key's aggregate until now, an Arrow array, null where there is none.
         """
 
     @abstractmethod
     def running(self, groups: Groups, values: Any, before: Any) -> Any:
-        """Return the aggregate of its key after each record; the arguments are those of ``totals``."""
+        """Return the aggregate of its key after each record; the arguments are as in ``totals``."""
 
 
 class MergingFold(ColumnFold):
@@ -107,7 +107,7 @@ class MergingFold(ColumnFold):
         """Return the aggregate of all values of each key, null where the key has none.
 
         Args:
-            groups: which aggregates are of the same key.
+            groups: the aggregates by key.
             aggregates: the aggregates, an Arrow array without nulls.
         """
 
@@ -154,10 +154,10 @@ def fold_columns(
 
     Args:
         fold: the aggregate.
-        store: where the aggregates are.
+        store: has the aggregates.
         columns: the records, without null keys and values.
         last_only: whether only each key's last update is wanted.
-        olds: whether those are to have the aggregate before them.
+        olds: whether updates have the aggregate before them.
         reached: where aggregates expire, the time that has been reached at each record; no aggregate of a record
             expires at another one.
 

@@ -46,7 +46,7 @@ def kept_changes(store: Any, number: int) -> list[Change]:
     """Return these windows, as they are kept.
 
     Raises:
-        CorruptStoreError: the bytes are not those of windows.
+        CorruptStoreError: the bytes are no such windows.
     """
     name = changed_of(number)
     data = store.get_metadata(name) or _NO_CHANGES
@@ -76,7 +76,7 @@ class Completion:
         store: the processor's store.
         number: which of the processors on the store it is.
         encode: makes the bytes of a key.
-        value_serde: of the results.
+        value_serde: the serde of the results.
         end: the end of a window by its start, if windows go by their starts; None if they go by their ends.
     """
 
@@ -146,13 +146,13 @@ class Completion:
         return None if data is None else self._decode(data)
 
     def let_out_all(self, time: int) -> None:
-        """Note that all windows up to ``time``, and of those that had come out, have come out."""
+        """Note that all windows up to ``time`` have come out, also those that had come out before."""
         self._time = max(time, self._time)
         self._kept_time.put(self._time)
         self._changed.clear()
 
     def save(self, *, closed: int) -> None:
-        """Write what has changed to the store, without windows up to ``closed``, which do not come out any more."""
+        """Write changes to the store, without windows up to ``closed``, which do not come out again."""
         if not self._changed and self._saved == _NO_CHANGES:
             return
         self._changed = {

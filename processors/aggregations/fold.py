@@ -1,6 +1,6 @@
 """Folding columns of values into aggregates: the loops that all records of an aggregation go through.
 
-Rule of this module: it knows neither stores nor windows. A *slot* is whatever has an aggregate of its own: a key, or a
+Rule of this module: it knows neither stores nor windows. A *slot* is what has an aggregate of its own: a key, or a
 key and a window. A state is an aggregate and the greatest timestamp of its records; where there is none, the state or
 its aggregate is None. A state is replaced in its dict, never mutated.
 """
@@ -73,7 +73,7 @@ class Fold:
         timestamps: Sequence[int],
         olds: list[Any] | None,
     ) -> tuple[list[Any], list[int]]:
-        """Fold in all values; returns the aggregate and timestamp after each, and adds the one before to ``olds``."""
+        """Fold in all values; return the aggregate and timestamp after each; add the aggregates before to ``olds``."""
         initializer, update, copy = self.initializer, self.update, self._copy
         news: list[Any] = []
         times: list[int] = []

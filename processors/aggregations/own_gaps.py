@@ -1,4 +1,4 @@
-"""The gaps of sessions that records have of their own: what a function makes of them, or what packed rows bring.
+"""Gaps of single records in sessions: results of a function, or fields of packed rows.
 
 Rule of this module: it gives lengths of time in the unit of the topology, and knows no sessions.
 """

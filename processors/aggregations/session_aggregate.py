@@ -1,6 +1,6 @@
 """Aggregation by key and session: ``[first, last]``, both ends included, of records no further apart than the gap.
 
-A record merges all sessions that it is within the gap of. Each of those is deleted by an update of its own, then comes
+A record merges all sessions within the gap of it. Each of these is deleted by an update of its own, then comes
 the merged one. A record whose session ended before stream time minus gap and grace is late: it is dropped and counted.
 Sessions that the store has forgotten are no longer merged.
 Where sessions have a largest length, all of what a record merges is within the same piece of time as the record.
@@ -50,7 +50,7 @@ class KeySessions:
         key, id: the key, and what tells it from others.
         values: by span.
         changed: by span, the value of each changed session before its first change.
-        headers: by span, those of the record that changed it last, where updates are cached and records have headers.
+        headers: by span, the headers of the record that changed it last, where updates are cached; else none.
     """
 
     __slots__ = ("_ends", "changed", "headers", "id", "key", "values")
@@ -268,7 +268,7 @@ class SessionAggregate(WindowedProcessor):
         return Closes(self._own, lambda time: time - self._delay - 1)
 
     def _own(self, earliest: int, latest: int) -> Iterator[Any]:
-        """Return the sessions of the store that ended from ``earliest`` to ``latest``, without those of other gaps."""
+        """Return the store's sessions that ended from ``earliest`` to ``latest``, without sessions of other gaps."""
         first, last = self._span.cut(earliest, latest)
         return iter(self._store.find_sessions_ended(first, last) if first <= last else ())
 

@@ -51,8 +51,8 @@ class _Laid(NamedTuple):
     """Open sessions and records, by key, then start.
 
     Attributes:
-        order: which of them, the sessions first, is at each place.
-        numbers: which session of the result each place belongs to.
+        order: the session or record at each place; numbers of sessions come first.
+        numbers: the session of the result that each place belongs to.
         starts, ends: of the sessions of the result.
         keys: for each of these, the number of its key.
     """
@@ -65,14 +65,14 @@ class _Laid(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Records, of which some are late unless an open session is within the gap of them.
+    """Records, some of which are late unless an open session is within the gap of them.
 
     Attributes:
-        groups: which of them have the same key.
+        groups: the records by key.
         times: their timestamps.
-        ends: until when they last; their timestamps, if all have the same gap.
+        ends: the times until which they last; their timestamps, if all have the same gap.
         reached: stream time at each of them.
-        late: which are late.
+        late: a mask of the late ones.
     """
 
     groups: Groups
@@ -86,13 +86,13 @@ class SessionFold(WindowFold):
     """Folds columns into sessions.
 
     Args:
-        windows: the sessions' gap and grace, and where they are cut.
+        windows: the sessions' gap and grace, and the windows that cut them.
         fold: the aggregate.
-        store: where the aggregates are.
-        keys, values: what its serdes do, for whole columns.
+        store: has the aggregates.
+        keys, values: its serdes, for whole columns.
         gaps: tells the gaps of records; None if all have the same.
         final: whether final results come out, or else updates.
-        span: when the sessions begin, and end.
+        span: the times at which sessions may begin and end.
         olds: whether updates have the aggregate before them.
     """
 
@@ -186,8 +186,8 @@ class SessionFold(WindowFold):
         Args:
             keys: the number of the key of each session, then of each record.
             met: the sessions.
-            times: those of the records.
-            lasts: until when they last.
+            times: the times of the records.
+            lasts: the times until which they last.
 
         Returns:
             None if sessions of the store are not apart, so that it takes more than one record to merge them.
@@ -207,7 +207,7 @@ class SessionFold(WindowFold):
     def _begins(self, keys: Integers, starts: Integers, ends: Integers) -> npt.NDArray[np.bool_]:
         """Return whether each of some spans, by key and start, cannot be in one session with the one before it.
 
-        So it is if that is of another key, ended more than the gap before, or is beyond where sessions are cut.
+        It cannot if that one is of another key, ended more than the gap before, or is in another piece of time.
 
         Args:
             keys, starts: of the spans.
@@ -275,7 +275,7 @@ class SessionFold(WindowFold):
         return self._nothing if stream_time == MIN_TIME else self._own(self._store.ended_between(earliest, latest))
 
     def _own(self, sessions: Sessions) -> Sessions:
-        """Return those that are not of another gap."""
+        """Return the sessions that are not of another gap."""
         if self._span == ALL_TIMES:
             return sessions
         return chosen(sessions, (sessions.starts >= self._span.first) & (sessions.ends <= self._span.last))

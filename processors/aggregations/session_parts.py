@@ -20,9 +20,9 @@ def in_sessions(groups: Groups, times: Integers, gap: int) -> Groups:
     """Group records by key, and apart where the next one of the key is further away than the gap.
 
     Args:
-        groups: which records have the same key.
-        times: of the records.
-        gap: the most by which two records are apart that are in one session.
+        groups: the records by key.
+        times: the records' times.
+        gap: the greatest distance between two records of one session.
     """
     in_order = (times[1:] >= times[:-1]).all()
     order = stable_order(groups.numbers) if in_order else np.lexsort((times, groups.numbers))

@@ -58,14 +58,14 @@ class _Moments:
 
 
 class _Run(NamedTuple):
-    """Records that are not late, and the windows of the store that they are near to, by key and start.
+    """Records that are not late, and stored windows near them, by key and start.
 
     Attributes:
-        groups: which records have the same key.
-        times: of the records.
+        groups: the records by key.
+        times: the records' times.
         keys: for each window, the number of its key.
         met: the windows.
-        earliest, latest: for each window, from where on and up to where the windows near to it are known.
+        earliest, latest: for each window, the first and the last start of known windows near it.
     """
 
     groups: Groups
@@ -81,11 +81,11 @@ class _Slots(NamedTuple):
 
     Attributes:
         keys: the number of the key of each.
-        starts: when each starts.
-        bases: of which window of the store each has what it has without these records; -1 where there is none.
+        starts: the start of each.
+        bases: the stored window that each has the aggregate of before these records; -1 where there is none.
         known: whether it is that window itself.
         records: the records, each once for every window that it is in.
-        numbers: these windows.
+        numbers: the window of each of these.
     """
 
     keys: Integers
@@ -102,8 +102,8 @@ class SlidingWindowFold(StartedWindowFold):
     Args:
         windows: the windows.
         fold: the aggregate.
-        store: where the aggregates are.
-        keys, values: what its serdes do, for whole columns.
+        store: has the aggregates.
+        keys, values: its serdes, for whole columns.
         final: whether final results come out, or else updates.
         olds: whether updates have the aggregate before them.
     """
@@ -193,7 +193,7 @@ class SlidingWindowFold(StartedWindowFold):
         return Windows(keys, slots.starts, values, timestamps)
 
     def _untouched(self, stream_time: int, last: int, keys: Any, slots: _Slots) -> Windows:
-        """Return the windows of the store that close up to the start ``last``, but those that records have come to."""
+        """Return the stored windows that close up to the start ``last``, except those that records have come to."""
         first = stream_time - self._reach + 1
         if stream_time == MIN_TIME or first > last:
             return self._nothing
@@ -205,7 +205,7 @@ class SlidingWindowFold(StartedWindowFold):
 
 
 def _slots(run: _Run, difference: int) -> _Slots | None:
-    """Return the windows that records change; None if those of the store are not all that their records have."""
+    """Return the windows that records change; None if stored windows lack some that their records have."""
     own, times, (_, starts, _, latest) = run.groups.numbers, run.times, run.met
     moments = _Moments(starts, latest - difference, latest + 1, times - difference, times, times + 1)
     stored, near = moments.of(run.keys, starts), latest - difference >= run.earliest

@@ -26,7 +26,7 @@ def table_aggregation(initializer: Callable[[], Any], adder: Update, subtractor:
 
 
 def table_count() -> Aggregation:
-    """Return how many rows a group has; a group that loses its last row stays, with 0."""
+    """Return the aggregation that counts rows; a group that loses its last row stays, with 0."""
     return table_aggregation(int, lambda key, value, count: count + 1, lambda key, value, count: count - 1)
 
 

@@ -151,7 +151,7 @@ def _halves(selector: ColumnSelector, updates: Columns) -> Iterator[tuple[Array,
 
 
 def _select(selector: Selector, key: Any, value: Any) -> _Selected:
-    """Return the group and the value in it, or None where there is none."""
+    """Return the group, and the value in it or None if there is none."""
     if value is None:
         return None
     group, grouped = selector(key, value)

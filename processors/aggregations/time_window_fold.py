@@ -74,10 +74,10 @@ class TimeWindowFold(StartedWindowFold):
     Args:
         windows: the windows.
         fold: the aggregate.
-        store: where the aggregates are.
-        keys, values: what its serdes do, for whole columns.
+        store: has the aggregates.
+        keys, values: its serdes, for whole columns.
         final: whether final results come out, or else updates.
-        span: when the windows begin.
+        span: the times at which windows may begin.
         olds: whether updates have the aggregate before them.
     """
 
@@ -140,12 +140,12 @@ class TimeWindowFold(StartedWindowFold):
         return Windows(self._keys.write(partials.keys), starts, partials.values, partials.timestamps)
 
     def _folded(self, slots: _Slots, columns: Columns, records: Integers, made: Windows) -> tuple[Windows, Any]:
-        """Return the windows with all folded in, and what they were before, null where they were not there.
+        """Return the windows with all folded in, and what they were before, null where they are new.
 
         Args:
-            slots: the windows, by the records and then by what has been made of others.
+            slots: the windows, by the records and then by the aggregates of others.
             columns: the records.
-            records: of these, for each window that holds it.
+            records: the place of each record, for each window that holds it.
             made: aggregates of other records.
         """
         before, since = self._store.get(slots.keys, slots.starts)
@@ -165,7 +165,7 @@ class TimeWindowFold(StartedWindowFold):
         return Windows(slots.keys, slots.starts, self._values.own(totals), latest), before
 
     def _untouched(self, stream_time: int, last: int, slots: _Slots) -> Windows:
-        """Return the windows of the store that close up to the start ``last``, but those that records have come to."""
+        """Return the stored windows that close up to the start ``last``, except those that records have come to."""
         first, last = self._span.cut(self._windows.closed(stream_time) + 1, last)
         if stream_time == MIN_TIME or first > self._windows.grid.last(last):
             return self._nothing

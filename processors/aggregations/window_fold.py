@@ -1,8 +1,8 @@
-"""Folding whole columns into windows: what all kinds of windows share.
+"""Folding whole columns into windows: the common part of all kinds of windows.
 
-What comes out is the final results of the windows that close, or of each window that changes its last update.
+Windows that close give final results, or each window that changes gives its last update.
 
-Rule of this module: the answers are those of record by record. A run for which that takes more than arithmetic on whole
+Rule of this module: answers are the same as record by record. A run for which that takes more than arithmetic on whole
 columns is left to objects, before anything has changed. Within a fold keys are the bytes that their serde writes.
 """
 
@@ -69,8 +69,8 @@ class WindowFold(ABC):
     """Folds columns into windows of one kind.
 
     Args:
-        keys: what the key serde does, for whole columns.
-        values: what the store's value serde does, for whole columns.
+        keys: the key serde, for whole columns.
+        values: the store's value serde, for whole columns.
         reach: a window is closed once stream time is this far past the time that windows go by.
         final: whether final results come out, or else updates.
         olds: whether updates have the aggregate before them.
@@ -94,7 +94,7 @@ class WindowFold(ABC):
 
         Args:
             columns: the records.
-            standing: where the aggregation stands.
+            standing: the state of the aggregation.
             partials: aggregates of other records of the same micro-batch, each of one window that holds its time, or of
                 a part of a session (``session_parts``); then ``columns`` are in the order of time, and perhaps none.
                 None for no others.
@@ -125,8 +125,8 @@ class StartedWindowFold(WindowFold):
 
     Args:
         fold: the aggregate.
-        store: where the aggregates are.
-        keys, values: what its serdes do, for whole columns.
+        store: has the aggregates.
+        keys, values: its serdes, for whole columns.
         reach: a window is closed once stream time is this far past its place, or earlier.
         bounds: the starts and ends of windows by their places.
         final: whether final results come out, or else updates.

@@ -183,7 +183,7 @@ class WindowedAggregate(WindowedProcessor):
         return Closes(self._own, self._windows.closed, self._grid.end, self._grid)
 
     def _own(self, earliest: int, latest: int) -> Iterator[Any]:
-        """Return the windows of the store that start from ``earliest`` to ``latest``, without those of other sizes."""
+        """Return the stored windows that start from ``earliest`` to ``latest``, without windows of other sizes."""
         if self._span == ALL_TIMES:
             return iter(self._store.fetch_all(earliest, latest))
         first, last = self._span.cut(earliest, latest)

@@ -99,10 +99,10 @@ def windowed_aggregation_spec(
     """Return the spec of a window or session store that also keeps the stream time of the processors on it.
 
     Args:
-        spec: of the store.
-        windows: into which records are folded.
-        emit: when results go out.
-        additions: what of the aggregates counts records from some time on alone.
+        spec: the store's spec.
+        windows: the windows that records are folded into.
+        emit: the time at which results go out.
+        additions: the parts of the aggregates that count only records from some time on.
     """
     eras = [(MIN_TIME, windows)]
     if isinstance(windows, ChangedWindows):
@@ -140,7 +140,7 @@ class Closes(NamedTuple):
     Attributes:
         fetch: reads the store's windows between two times, both included: their places, or their ends.
         closed: the last of these times whose window has closed, by stream time.
-        end: the end of a window by its place, where windows go by their places; None for those that go by ends.
+        end: the end of a window by its place, if windows go by their places; None if they go by their ends.
         grid: the times at which windows may begin.
     """
 
@@ -159,12 +159,12 @@ class WindowedProcessor(Operator):
     """Drops records without a key or a value, keeps stream time, and forwards updates or final results.
 
     Args:
-        setup: what is computed, and where it is kept.
-        emit: when results go out.
-        key_serde: of the windowed keys.
+        setup: the computation, and its store.
+        emit: the time at which results go out.
+        key_serde: the serde of the windowed keys.
 
     Attributes:
-        told_by: those that tell of late records, too, each up to some time.
+        told_by: other processors that report late records, each up to some time.
     """
 
     def __init__(self, setup: AggregateSetup, emit: EmitStrategy, key_serde: Serde[Any]) -> None:
@@ -253,8 +253,8 @@ class WindowedProcessor(Operator):
     def _resumed(self, stream_time: int) -> int:
         """Return the stream time to go on with, so that closed windows stay closed under any grace.
 
-        With a longer one, it is ahead by what is added. With a shorter one, what has closed by now alone is late. Where
-        updates come out, what has been seen is kept, and noted is how long windows have really stayed open: so the time
+        Under a longer grace, it is ahead by the difference. Under a shorter one, records of closed windows are late. If
+        updates come out, the time seen is kept, and a note says how long windows have really stayed open. So the time
         is ahead as long as it must be, and not under a grace that is as short as it was.
         """
         before: int | None = self._store.noted(since_named(GRACE, self._setup.span.first))
@@ -363,8 +363,8 @@ class WindowedProcessor(Operator):
         """Count the records that the last fold left out, once for each window, and tell of them.
 
         Args:
-            records: those that were folded in.
-            stream_time: what it was before the first of them.
+            records: the records of the last fold.
+            stream_time: the stream time before the first of them.
         """
         if self._late:
             times = times_of(records)
@@ -489,9 +489,9 @@ class WindowedProcessor(Operator):
         """Keep up the number of windows that wait, once the records of a batch are folded in.
 
         Args:
-            closing: what closed within the batch.
+            closing: the windows that closed within the batch.
             closed: the time up to which windows had closed before it.
-            changes: of each window that a record changed.
+            changes: the changes of windows by records.
         """
         gone = set(closing.stored)
         now_closed, position = self._closed, 2 if self._closes.by_end else 1
@@ -513,8 +513,8 @@ class WindowedProcessor(Operator):
 
         Args:
             batch: the records.
-            ids: what tells their keys from others.
-            ends: until when they last; by default, their timestamps.
+            ids: tell their keys from others.
+            ends: the times until which they last; by default, their timestamps.
         """
         keys = dict(zip(ids, batch.keys, strict=True))
         first, last = dict.fromkeys(keys, max(batch.timestamps)), dict.fromkeys(keys, NEVER)
@@ -530,7 +530,7 @@ class WindowedProcessor(Operator):
 
         Args:
             fold: the aggregate.
-            keys, values: what the store's serdes do, for whole columns.
+            keys, values: the store's serdes, for whole columns.
         """
         return None
 

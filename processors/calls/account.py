@@ -1,4 +1,4 @@
-"""``Account``: what there is to say of a verb's time, as data, and the text that says it.
+"""``Account``: the timing of a verb, as data, and the text that describes it.
 
 Rule of this module: it knows neither Spark nor any verb. Lengths of time are in microseconds.
 """
@@ -40,7 +40,7 @@ class InputTime:
 
     Attributes:
         bound: how much later than its time a row may come.
-        path: where the result shows it; None if nowhere, or not as it was.
+        path: its place in the result; None if it is not there, or not as it was.
     """
 
     bound: int
@@ -49,12 +49,12 @@ class InputTime:
 
 @dataclass(frozen=True)
 class Allowance:
-    """A length of time that a verb was given, and what its inputs add to it.
+    """A length of time that a verb was given, and the length that its inputs add to it.
 
     Attributes:
         what: the name of the argument.
-        own: what the user gave.
-        added: for rows that the verbs before this one hold back.
+        own: the length that the user gave.
+        added: the length for rows that the verbs before this one hold back.
     """
 
     what: str
@@ -72,15 +72,15 @@ class Account:
     """The timing of a verb.
 
     Attributes:
-        name: the verb's.
-        kind: which verb it is.
-        clock: what it takes for the time.
+        name: the verb's name.
+        kind: the method of the verb.
+        clock: the words for what it takes as the time.
         allowances: how late rows may be, and how far back it remembers.
-        waits: what a row waits for.
+        waits: the words for what a row waits for.
         longest: how much later than its time a row may come out, by that clock; None if there is no limit.
         bounds: of the time columns of the result, how much later than their time a row may come, by the same clock;
             None if a row of any age may.
-        keeps: what its state holds, and until when.
+        keeps: the words for what its state holds, and until when.
         sides: the inputs whose time the bounds are compared with; empty for all.
     """
 
@@ -96,7 +96,7 @@ class Account:
 
     @property
     def marks(self) -> dict[Path, int]:
-        """The bounds that tell the next verb something: those that are not 0, and that of a change feed."""
+        """The bounds that the next verb needs: those that are not 0, and that of a change feed."""
         return {path: bound for path, bound in self.bounds.items() if bound or (bound == 0 and path == (CHANGE_TIME,))}
 
     @property
@@ -120,7 +120,7 @@ class Account:
 
 
 def explained(accounts: Iterable[Account], operator: Callable[[str], str | None] = lambda name: None) -> str:
-    """Return the text of all verbs, in their order; ``operator`` says what there is to say of that of a verb."""
+    """Return the text of all verbs, in their order; ``operator`` returns the words about a verb's operator."""
     return "\n\n".join(account.text(operator(account.name)) for account in accounts)
 
 

@@ -66,12 +66,12 @@ def make_apply(
     Args:
         name: its name.
         rows: the rows.
-        processor: what handles them.
-        key, time, order: of a row.
-        results: the columns of what the processor returns.
+        processor: handles them.
+        key, time, order: the columns with a row's key, time and order.
+        results: the columns of the processor's results.
         lateness: how late a row may be.
         ttl: how long the state of a key lives after it was last set; None for ever.
-        begin: says how rows are packed.
+        begin: packs rows.
 
     Raises:
         ConfigurationError: a column is absent or of a type that does not do.

@@ -95,10 +95,10 @@ def _meant_call(given: object) -> str:
 
 
 def check_window(window: Windows | None) -> None:
-    """Refuse what is no window.
+    """Refuse a value that is not a window.
 
     Raises:
-        ConfigurationError: so it is.
+        ConfigurationError: it is none.
     """
     if window is not None and not isinstance(window, Windows):
         raise InvalidArgumentError(
@@ -170,13 +170,13 @@ def check_one_gap(windows: Collection[Windows | None], where: str) -> None:
 
 
 def check_zones(windows: Collection[Windows | None], instants: bool, time: object, instead: str) -> None:
-    """Refuse windows of the calendar of a zone for times without one, and such without a zone for instants.
+    """Refuse windows of a zone's calendar for times without a zone, and windows without a zone for instants.
 
     Args:
         windows: the windows.
         instants: whether times are moments.
         time: the column, or the expression, with the times.
-        instead: what a user writes for its times as moments of some zone.
+        instead: the code that makes its times moments of some zone.
 
     Raises:
         ConfigurationError: there are such windows.
@@ -198,10 +198,10 @@ def check_zones(windows: Collection[Windows | None], instants: bool, time: objec
 
 
 def check_emit(emit: str) -> None:
-    """Refuse what is neither ``"updates"`` nor ``"final"``.
+    """Refuse a value that is neither ``"updates"`` nor ``"final"``.
 
     Raises:
-        ConfigurationError: so it is.
+        ConfigurationError: it is neither.
     """
     if not isinstance(emit, str) or emit not in ("updates", "final"):
         raise InvalidArgumentError(f"emit is {emit!r}; give 'updates' or 'final'")
@@ -220,10 +220,10 @@ def emits_final(emit: str, window: Windows | None) -> bool:
 
 
 def check_ttl(ttl: Duration | None, expired: str = "silent", window: Windows | None = None) -> None:
-    """Refuse a time to live where windows end what is kept, and what says what expires where nothing does.
+    """Refuse a time to live of windows, which end by themselves, and ``expired`` without a time to live.
 
     Raises:
-        ConfigurationError: so it is, or one of them is no such thing.
+        ConfigurationError: they are given so, or one of them is invalid.
     """
     chosen = Expired.of(expired)
     if ttl is None:
@@ -254,7 +254,7 @@ _SPELLINGS: Final = {"full": "outer", "leftouter": "left", "rightouter": "right"
 
 
 def chosen_join(how: str, known: Iterable[JoinType]) -> JoinType:
-    """Return the type of join called ``how``, as here or as in Spark, which must be among those that are known.
+    """Return the type of join called ``how``, here or in Spark; it must be among the known ones.
 
     Raises:
         ConfigurationError: it is not.
@@ -270,7 +270,7 @@ def column_names(columns: object, what: str) -> list[str]:
     """Return the names of one column or of several; ``what`` names them in errors.
 
     Raises:
-        ConfigurationError: there are none, or not different ones.
+        ConfigurationError: there is no name, or a name is there twice.
     """
     names = [columns] if isinstance(columns, str) else list(columns) if isinstance(columns, Sequence) else []
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
@@ -324,13 +324,13 @@ def of_each(given: object, tables: Sequence[str], what: str, example: str | None
     """Return the value that each table is given, by name: one for all, or what a mapping has for each.
 
     Args:
-        given: as the user gave it.
+        given: the argument.
         tables: their names.
-        what: as which parameter.
+        what: the parameter's name.
         example: what a table may be given, if none may lack it; None if one may.
 
     Raises:
-        ConfigurationError: a mapping names a table that there is not, or lacks one, or none may lack it and all do.
+        ConfigurationError: a mapping names an unknown table or lacks one, or the value is missing for all.
     """
     if given is None and example is not None:
         raise MissingArgumentError(
@@ -414,7 +414,7 @@ def check_distinct(names: Sequence[str], *, changes: bool, remedy: str) -> None:
     Args:
         names: of the columns of the result.
         changes: whether it is a change feed, which has columns of its own.
-        remedy: how a user renames or drops columns.
+        remedy: the code that renames or drops columns.
 
     Raises:
         ConfigurationError: a column occurs twice, or has the name of one that a change feed adds.
@@ -430,7 +430,7 @@ def check_distinct(names: Sequence[str], *, changes: bool, remedy: str) -> None:
 
 
 def check_exact(exact: object) -> None:
-    """Refuse what is no bool.
+    """Refuse a value that is not a bool.
 
     Raises:
         ConfigurationError: it is none.
@@ -443,7 +443,7 @@ def check_exact(exact: object) -> None:
 
 
 def check_null_safe(null_safe: object) -> None:
-    """Refuse what is no bool.
+    """Refuse a value that is not a bool.
 
     Raises:
         ConfigurationError: it is none.
@@ -538,14 +538,14 @@ def check_left_key(primary: Sequence[str], foreign: Sequence[str], join_type: Jo
 
 
 def check_history(grace: Duration | None, tolerance: Duration | None, history: Duration, ahead: int) -> None:
-    """Refuse a history that is shorter than what left rows of an as-of join wait.
+    """Refuse a history that is shorter than left rows of an as-of join wait.
 
     Args:
         grace, tolerance, history: as the user gave them.
         ahead: how much newer than a left row its match may be, in microseconds.
 
     Raises:
-        ConfigurationError: it is.
+        ConfigurationError: it is shorter.
     """
     if grace is not None and in_micros(grace, "grace") + ahead > in_micros(history, "history"):
         waits = f"tolerance and grace together are {tolerance!r} and {grace!r}" if ahead else f"grace is {grace!r}"

@@ -147,7 +147,7 @@ def make_asof_join(
     """Return the verb, with lengths of time in microseconds; results are corrected if there is a ``left_key``.
 
     Raises:
-        ConfigurationError: a column is absent or of a type that does not do, or a condition is none.
+        ConfigurationError: a column is absent or of a type that does not do, or a condition is not one.
     """
     keys = column_pairs(on)
     theirs, keeps_left = list(keys.values()), how.keeps(Side.LEFT)
@@ -269,7 +269,7 @@ def _rows_that_stay(keys: Mapping[str, str], left: VerbRows[Column, Read], time:
 def _feed_key(
     keys: Mapping[str, str], path: Path | None, left_key: Sequence[str], names: Sequence[str], time: Any
 ) -> list[str]:
-    """Return the key of the change feed: the columns in ``on``, that of the time, and those that tell left rows apart.
+    """Return the key of the change feed: the columns in ``on``, the time, and the columns that tell left rows apart.
 
     Raises:
         ConfigurationError: one of them is no column of the result.

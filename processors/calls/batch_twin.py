@@ -1,4 +1,4 @@
-"""``Verification``: what is not the same in rows that were written and in those that the same verbs compute again.
+"""``Verification``: differences between rows that were written and rows that the same verbs compute again.
 
 Rule of this module: it pairs and shows rows that somebody has found to differ.
 """
@@ -30,7 +30,7 @@ class Differs(StrEnum):
 
 
 class Unequal(NamedTuple):
-    """Equal rows that are not as often on both sides.
+    """Equal rows of different number on both sides.
 
     Attributes:
         row: their columns.
@@ -43,12 +43,12 @@ class Unequal(NamedTuple):
 
 @dataclass(frozen=True)
 class RowDifference:
-    """A row that is not the same on both sides.
+    """A row that differs between the sides.
 
     Attributes:
-        differs: how.
+        differs: the way in which it differs.
         key: its key; empty if rows have none.
-        columns: of one that is different, the columns that have other values.
+        columns: the columns that have other values, if both sides have the row.
         written, computed: the row on either side; None where there is none.
     """
 
@@ -128,10 +128,10 @@ def paired(found: Sequence[Unequal], key: Sequence[str]) -> Iterator[RowDifferen
 
 
 def check_key(key: Sequence[str], columns: Collection[str], *, feed: bool) -> None:
-    """Refuse a key that is none of the rows, and a change feed without one.
+    """Refuse a key that rows do not have, and a change feed without a key.
 
     Raises:
-        ConfigurationError: so it is.
+        ConfigurationError: the key is so, or is missing.
     """
     for name in key:
         if name not in columns:

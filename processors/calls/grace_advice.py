@@ -1,6 +1,6 @@
-"""``GraceAdvice``: what each of some graces costs in rows that come too late, and in state.
+"""``GraceAdvice``: the cost of some graces in rows that come too late, and in state.
 
-Rule of this module: it counts and shows what somebody has measured. Lengths of time in arrays are microseconds.
+Rule of this module: it counts and shows what others have measured. Lengths of time in arrays are microseconds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,12 +29,12 @@ class GraceLine:
 
     Attributes:
         grace: its length.
-        late: how many rows come too late for it; one that is late for several windows counts once for each.
-        share: their share of all rows; None if nobody has counted them.
+        late: how many rows come too late for it; a row that is late for several windows counts once for each.
+        share: their share of all rows; None if these were not counted.
         wrong: how many rows of the result that all rows give at once are missing from what comes out, or are others
-            there; None if nobody has compared.
+            there; None if they were not compared.
         state_rows, state_bytes: how large the state becomes: entries of stores, and bytes of their keys and values;
-            None if nobody has looked.
+            None if it was not measured.
     """
 
     grace: timedelta
@@ -58,8 +58,8 @@ class GraceAdvice:
 
     Attributes:
         verb: its name.
-        rows: how many rows there are; None if nobody has counted them.
-        lines: a grace each.
+        rows: how many rows there are; None if they were not counted.
+        lines: a line for each grace.
     """
 
     verb: str
@@ -91,7 +91,7 @@ def lateness_of(inputs: Sequence[tuple[Integers, Integers]]) -> Integers:
     """Return how much older each row is than the newest one of the micro-batches before its own; 0 if it is not.
 
     Args:
-        inputs: of each input, the times of its rows and the numbers of their micro-batches.
+        inputs: for each input, the times of its rows and the numbers of their micro-batches.
 
     >>> lateness_of([(np.array([5, 9]), np.array([0, 1])), (np.array([3, 7]), np.array([1, 2]))]).tolist()
     [0, 0, 2, 2]
@@ -128,7 +128,7 @@ def advice_of_needed(verb: str, needed: Mapping[int, int], rows: int | None) -> 
     Args:
         verb: its name.
         needed: how many rows needed a grace of so many microseconds.
-        rows: how many rows there are; None if nobody has counted them.
+        rows: how many rows there are; None if they were not counted.
 
     >>> print(advice_of_needed("hourly", {40_000_000: 99, 300_000_000: 1}, 10_000))
     hourly: 10,000 rows
@@ -148,5 +148,5 @@ def _lines(needed: Integers, graces: Sequence[timedelta], rows: int | None) -> I
 
 
 def share_of(late: int, rows: int | None) -> float | None:
-    """Return which share of rows that is; None if nobody has counted them."""
+    """Return the share of so many rows in all rows; None if these were not counted."""
     return None if rows is None else late / rows if rows else 0.0

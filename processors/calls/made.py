@@ -1,4 +1,4 @@
-"""``MadeVerb``: a verb that was made of a call, with what it reads and what there is to say of its time.
+"""``MadeVerb``: a verb that was made of a call, with its inputs and its timing.
 
 Rule of this module: it knows no verb by name.
 """
@@ -22,10 +22,10 @@ class MadeVerb(Generic[Read]):
 
     Attributes:
         verb: the verb.
-        selections: by topic, how it reads rows.
-        account: what there is to say of its time.
+        selections: by topic, the columns that it reads.
+        account: its timing.
         value_serde: reads packed values; None if processors take them as bytes.
-        key: of the change feed that it puts out, if that is not the key of its first input.
+        key: the key of the change feed that it puts out, if it is not the key of its first input.
     """
 
     verb: Verb
@@ -46,7 +46,7 @@ class MadeVerb(Generic[Read]):
 
     @property
     def feed(self) -> Sequence[str] | None:
-        """The key of the change feed that it puts out; None if it is none."""
+        """The key of the change feed that it puts out; None if it puts out none."""
         first, *others = self.verb.parts
         if not any(isinstance(part, ChangeColumns) for part in others):
             return None
@@ -57,7 +57,7 @@ class MadeVerb(Generic[Read]):
 
     @property
     def row(self) -> Sequence[str]:
-        """The columns by which rows of that feed replace each other: of several of one key, a window or a rank, too."""
+        """The columns by which rows of that feed replace each other: also a window or a rank, if a key has several."""
         return self.key or [name for part in self.verb.parts for name in part.identity]
 
     @property

@@ -48,10 +48,10 @@ _TAKEN: Final = (INPUT, LEFT, RIGHT, "latest")
 
 
 def check_tables(tables: object) -> None:
-    """Refuse what is no mapping from names to two tables or more.
+    """Refuse a value that is not a mapping from names to two tables or more.
 
     Raises:
-        ConfigurationError: so it is.
+        ConfigurationError: it is none.
     """
     if not isinstance(tables, Mapping):
         raise InvalidArgumentError(
@@ -204,7 +204,7 @@ def _types_of(how: str | Mapping[str, str], tables: Sequence[str]) -> list[JoinT
     """Return the join types of all tables but the first, each with the tables before it.
 
     Raises:
-        ConfigurationError: a type is none of a table join, or a table has none.
+        ConfigurationError: a type is not one of table joins, or a table has none.
     """
     return [chosen_join(one, TABLE_JOINS) for one in of_each(how, tables[1:], "how", "left").values()]
 

@@ -1,6 +1,6 @@
-"""Lengths of time for all rows, or columns with that of each: the window of a join of streams, the gap of sessions.
+"""Lengths of time for all rows, or columns of lengths: the window of a join of streams, the gap of sessions.
 
-Rule of this module: it does not know what columns are, but for their class and how one writes them.
+Rule of this module: it knows of columns only their class and the code for them.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,12 +22,12 @@ def join_bounds(
     at_most: Duration | None,
     grace: Duration,
 ) -> tuple[JoinWindows, OwnBounds | None, Mapping[str, Any]]:
-    """Return which rows of two streams belong together, in microseconds.
+    """Return the windows within which rows of two streams belong together, in microseconds.
 
     Args:
-        columns: those of the left side.
+        columns: the columns of the left side.
         kind: the class of columns and expressions.
-        written: what one calls to make one of a name, for messages.
+        written: the function that makes one of a name, for messages.
         given: ``within``, ``before`` and ``after`` as the user gave them.
         at_most: the greatest bound in a column.
         grace: how late a row may be.
@@ -62,10 +62,10 @@ def session_gap(window: object, kind: type, written: str) -> Any:
     Args:
         window: as the user gave it.
         kind: the class of columns and expressions.
-        written: what one calls to make one of a name, for messages.
+        written: the function that makes one of a name, for messages.
 
     Raises:
-        ConfigurationError: the gap is of each row, but no column.
+        ConfigurationError: rows have their own gaps, but not in a column.
     """
     gap = own_gap(window)
     if gap is not None and not isinstance(gap, kind):

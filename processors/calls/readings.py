@@ -1,6 +1,6 @@
 """The columns that a verb asks of rows, from tables or from Spark, and the form in which it packs them.
 
-Rule of this module: tables (``tables``) and the DataFrames of Spark say here what is to be known of them, and no verb
+Rule of this module: tables (``tables``) and the DataFrames of Spark say here what verbs need to know, and no verb
 knows which of the two it reads.
 """
 
@@ -42,7 +42,7 @@ def groupings_of(
     """Return, by the names of results, the bits of ``grouping_id`` that some calls tell; and the calls that aggregate.
 
     Raises:
-        ConfigurationError: a call tells of a column that is none of the sets.
+        ConfigurationError: a call tells of a column that is in none of the sets.
     """
     if grouping is None:
         return {}, dict(calls)
@@ -106,10 +106,10 @@ class Reading(Protocol):
         """True if a store keeps its rows; if none does, nothing of an earlier run depends on its columns."""
 
     def unstored(self) -> Self:
-        """Return the same, of which no store keeps the rows."""
+        """Return the same input, without a store that keeps its rows."""
 
     def grouped(self, grouping: GroupingSets | None) -> Self:
-        """Return the same, of which each row has a key for each of some sets."""
+        """Return the same input, with a key in each row for each of some sets of columns."""
 
     def schema(self, names: Sequence[str]) -> pa.Schema:
         """Return some of the columns as they are packed."""
@@ -185,7 +185,7 @@ class VerbRows(Protocol[Column, AnyReading]):
         """
 
     def directions(self, where: str, order: Column | Sequence[Column]) -> int:
-        """Return how many directions an order may have, of a column or of several.
+        """Return the number of directions that an order may have, of a column or of several.
 
         Args:
             where: begins messages.
@@ -214,11 +214,11 @@ class VerbRows(Protocol[Column, AnyReading]):
         """Return the columns that reach a result besides the key.
 
         Args:
-            keys: those of the key.
+            keys: the columns of the key.
             taken: the names of columns that the result has from elsewhere. A column of a change feed that has one of
                 these names is left out; so is ``sequence``, if it is the order.
             op: the column with the operation, which is left out.
-            order: what decides among rows of one key and time.
+            order: the column that decides among rows of one key and time.
         """
 
     def time(self, time: Column, result: Collection[str] = ()) -> InputTime:
@@ -252,12 +252,12 @@ class VerbRows(Protocol[Column, AnyReading]):
         """Return the columns that a verb reads.
 
         Args:
-            role: of the input.
+            role: the name of the input.
             keys, values, foreign: the columns that are packed.
-            time, op, order: what a row's time is, what it does, and what decides among those of one key and time.
+            time, op, order: a row's time, its operation, and its order among rows of one key and time.
             keyed: whether rows with a null in their key are left out before.
 
-        Deletes of a verb's change feed that show no time have that of the change.
+        Deletes of a verb's change feed that show no time have the time of the change.
 
         Raises:
             ConfigurationError: a column is missing, or of a type that does not do.
@@ -276,7 +276,7 @@ class VerbRows(Protocol[Column, AnyReading]):
         If there is a column with the gaps of sessions, it is the last of the values, under some other name.
 
         Raises:
-            ConfigurationError: a column is missing, or of a type that cannot be aggregated, or a condition is none.
+            ConfigurationError: a column is missing, or of a type that cannot be aggregated, or a condition is not one.
         """
 
     def regrouped(
@@ -312,11 +312,11 @@ class VerbRows(Protocol[Column, AnyReading]):
         """Return the input of a verb that shows rows beside results of calls.
 
         Returns:
-            The columns, among them the arguments of the calls, and by the names of results those that are arguments:
+            The columns, among them the arguments of the calls; and the arguments, by the names of results:
             columns of the rows as they are, or else hidden ones (``ARGUMENT``).
 
         Raises:
-            ConfigurationError: a column is missing, or of a type that does not do, or a condition is none.
+            ConfigurationError: a column is missing, or of a type that does not do, or a condition is not one.
         """
 
 
@@ -338,7 +338,7 @@ class Packing:
             rows: the input.
             null_keys: what happens to rows with a null in their key.
             untimed: whether rows without a time are kept.
-            versions: whether its times say from when on its rows are valid.
+            versions: whether a row's time is the time since which it is valid.
             null_safe: whether a null in its foreign key equals another one.
 
         Raises:
@@ -390,17 +390,17 @@ def begun_anew(name: str, inputs: Sequence[Reading]) -> Packing:
 
 
 def check_rows_stay(where: str, rows: VerbRows[Column, Read], what: str, time: Column | None = None) -> None:
-    """Refuse a change feed: what has come out, or been forgotten, for a row that goes then is not put right.
+    """Refuse a change feed, where results or state of a row that goes later could not be put right.
 
     Args:
         where: begins the message.
         rows: the rows.
-        what: why rows have to stay.
-        time: the column of times of a verb whose own results are a change feed, beside whose columns those of another
-            one cannot be; None for other verbs.
+        what: the reason why rows have to stay.
+        time: the column of times of a verb whose own results are a change feed, which cannot show the columns of
+            another one; None for other verbs.
 
     Raises:
-        ConfigurationError: it is one.
+        ConfigurationError: the rows are a change feed.
     """
     op = rows.operations(None)
     if op is not None:

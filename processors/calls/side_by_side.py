@@ -41,7 +41,7 @@ def row_cells(
 
     Args:
         key: the key; empty if rows have none.
-        columns: those that differ; none if only one side has the row.
+        columns: the columns that differ; none if only one side has the row.
         one, other: the row on either side.
 
     >>> row_cells({"id": 1}, ("v",), {"id": 1, "v": 2}, {"id": 1, "v": 3})

@@ -101,7 +101,7 @@ def make_table_join(
     null_safe: bool = False,
     begin: Begin[Read] = begun_anew,
 ) -> MadeVerb[Read]:
-    """Return the verb, with lengths of time in microseconds; the left key is that of ``on`` unless it is given.
+    """Return the verb, with lengths of time in microseconds; the left key is ``on`` unless it is given.
 
     Raises:
         ConfigurationError: a column is absent or of a type that does not do.

@@ -1,4 +1,4 @@
-"""Tables of rows: which columns they have, and how a verb reads them, as ``readings`` asks.
+"""Tables of rows: their columns, and the reading of these by a verb, as ``readings`` asks.
 
 Rule of this module: it takes columns apart and puts them together, and changes no value.
 """
@@ -35,14 +35,14 @@ class Rows:
     """Rows that somebody puts out.
 
     Attributes:
-        source: whose they are.
+        source: the name of their owner.
         schema: the columns.
-        paths: where each of them is found in what is put out.
+        paths: the place of each of them in what is put out.
         bounds: how much later than their time rows may come, by such places.
         present: the places of columns; where one of them is null, a row is left out.
         feed: the places of the key of the change feed that they are, if all of them are there; None if no verb has made
             them one.
-        told: what a verb has told of that feed.
+        told: that feed, as its verb has noted it.
         hidden: the columns that reach no result.
     """
 
@@ -66,10 +66,10 @@ class Rows:
         """Return the rows as somebody puts them out.
 
         Args:
-            source: whose they are.
+            source: the name of their owner.
             schema: the columns.
             bounds: how much later than their time rows may come, by the places of the times.
-            told: what a verb has told of the change feed that they are; None if no verb has made them one.
+            told: their change feed, as its verb has noted it; None if no verb has made them one.
         """
         known = {path: bound for path, bound in (bounds or {}).items() if bound}
         whole = told is not None and told.whole and told.op == OP
@@ -101,7 +101,7 @@ class Rows:
     def in_order(self, keys: Collection[str], time: str) -> bool:
         """Return whether rows of one of these keys come in the order in which they count, by that time.
 
-        Those of a change feed do if one task has made them, so all columns of the feed's key must be among them.
+        Rows of a change feed do if one task has made them, so all columns of the feed's key must be among the keys.
         """
         if self.feed is None or self.paths[time] != (CHANGE_TIME,):
             return False
@@ -354,11 +354,11 @@ class Selection:
         return pa.schema([("order", pa.struct(list(chosen(self.rows.schema, self.order))))])
 
     def unstored(self) -> Self:
-        """Return the same, of which no store keeps the rows."""
+        """Return the same input, without a store that keeps its rows."""
         return replace(self, stored=False)
 
     def grouped(self, grouping: GroupingSets | None) -> Self:
-        """Return the same, of which each row has a key for each of some sets."""
+        """Return the same input, with a key in each row for each of some sets of columns."""
         return replace(self, grouping=grouping)
 
     def _field(self, column: Any) -> Any:

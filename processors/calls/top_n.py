@@ -122,10 +122,10 @@ def make_top_n(
 
 
 def _check_number(where: str, n: int) -> None:
-    """Refuse a number of rows that is none.
+    """Refuse a value that is not a number of rows.
 
     Raises:
-        ConfigurationError: so it is.
+        ConfigurationError: it is none.
     """
     if type(n) is not int or not 1 <= n <= MOST_ROWS:
         raise InvalidArgumentError(f"{where} n is {n!r}; give a number from 1 to {MOST_ROWS}, such as n=3")

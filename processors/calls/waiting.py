@@ -55,7 +55,7 @@ def aggregate_account(
 ) -> Account:
     """Return the account of an aggregate, with windows as the user wrote them or without; rows come so much later.
 
-    Where there have been others, ``until`` some time, it is that of those which wait longest.
+    If there have been other windows, ``until`` some time, the account is for those that wait longest.
     """
     if windows is None:
         keeps = "a result for each key, for ever: it grows with the number of keys"
@@ -172,9 +172,9 @@ def held_back(grace: Allowance | None) -> int | None:
 
 
 def asof_history(history: Allowance, hold: int | None, exact: bool, ahead: int = 0, back: int = 0) -> int:
-    """Return how far back an as-of join looks the right side up; a moment farther for what was valid just before a row.
+    """Return how far back an as-of join looks the right side up; a moment farther for versions just before a row.
 
-    Matches may be so much ``ahead`` of a left row, and rows so much older than it be looked up one after the other.
+    Matches may be so much ``ahead`` of a left row, and versions so far ``back`` be looked up one after the other.
     """
     return max(history.total, (hold or 0) + ahead) + (0 if exact else 1) + back
 

@@ -1,6 +1,6 @@
-"""``WhatIf``: what changed code makes of the same rows, beside what the code of now makes of them.
+"""``WhatIf``: the effect of changed code on the same rows, beside that of the current code.
 
-Rule of this module: it shows rows and entries that somebody has compared.
+Rule of this module: it shows rows and entries that others have compared.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,10 +33,10 @@ _SIDES: Final = {Differs.EXTRA: Side.NOW, Differs.MISSING: Side.CHANGED, Differs
 
 @dataclass(frozen=True)
 class ChangedRow:
-    """A row that is not the same with both.
+    """A row that differs between the two codes.
 
     Attributes:
-        side: which code has it.
+        side: the code that has it.
         key: its key; empty if rows have none.
         columns: the columns with other values, if both have it.
         now, changed: the row of either code; None if it has none.
@@ -56,12 +56,12 @@ class ChangedRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Rows of both, by the columns that both have.
+    """The rows of both codes, compared by the columns that both have.
 
     Attributes:
         now, changed: how many rows either code has.
         only_now, only_changed: how many of them it has alone.
-        different: of how many keys both have rows with other values.
+        different: the number of keys for which both have rows, with other values.
         differences: the first of all these.
         columns_now, columns_changed: columns that only one of them has, which are not compared.
     """

@@ -3,7 +3,7 @@
 Rule of this module: what may be combined follows from the graph and from what processors say of themselves, exactly;
 what is combined follows from the records alone, so a batch that is run again is sent again in the same way.
 
-Records may be combined if one aggregate is all that becomes of them, and if nobody could tell: it forwards only the
+Records may be combined if they become one aggregate and nothing else, and if nobody could tell: it forwards only the
 last update of each key, and what follows it has no state and leads to no other task. What then may differ is the order
 in which the updates of different keys leave the task, which is the order of nothing that they came from.
 
@@ -58,7 +58,7 @@ class Sent(NamedTuple):
 
     Attributes:
         records: the records, or partial aggregates of them.
-        form: which of these they are.
+        form: the form of these.
     """
 
     records: pa.Table
@@ -71,8 +71,8 @@ class Combining:
 
     Attributes:
         combiner: makes partial aggregates.
-        decoder: how the records will be read; None if those that cannot be read are not among them.
-        copies: how many keys each record has; whether combining pays is decided for each of them.
+        decoder: reads the records later; None if all of them can be read.
+        copies: how many keys each record has; combining is decided for each of them.
     """
 
     combiner: Combiner
@@ -80,11 +80,11 @@ class Combining:
     copies: int = 1
 
     def split(self, records: pa.Table) -> Iterator[Sent]:
-        """Yield the records, combined as far as they can be and as it pays.
+        """Yield the records, combined where they can be and where it pays.
 
         Args:
             records: the columns key, value and timestamp, and perhaps headers; then they travel as they are, because
-                an update has the headers of its last record. Those that are copies of each other for their keys
+                an update has the headers of its last record. Copies of a record for its keys
                 come as all for the first key, then all for the next.
         """
         if records.num_rows < FEWEST or HEADERS in records.column_names or not self._readable(records):
@@ -183,7 +183,7 @@ def of_input(plan: Plan, topic: str, decoder: Decoder | None, copies: int = 1) -
     Args:
         plan: the plan.
         topic: the topic.
-        decoder: how the records will be read; None if those that cannot be read are not among them.
+        decoder: reads the records later; None if all of them can be read.
         copies: how many keys each record has.
     """
     combiner = combiner_of(plan, topic)

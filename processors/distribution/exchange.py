@@ -211,7 +211,7 @@ class Run(NamedTuple):
     """Records of one input that are taken together.
 
     Attributes:
-        input: which one.
+        input: the number of the input.
         records: the records, keys and values as they traveled, with positions where they are taken out of order.
         settled: whether every record before the last one in that order has been taken; None where they come in order.
     """
@@ -247,7 +247,7 @@ def gather(
         keep_order: inputs whose queues keep the order of each key in the order of time.
         regroup: makes runs longer; they then have positions.
         reached: told the greatest timestamp of each input, before the first run.
-        order: which order that is.
+        order: the order.
         ties: inputs of which, in the order of time, records of one key and time go by their values
             (``millpond.processors.runtime.order.ties``); those of the others come by split.
         unordered: inputs without headers that may come as they lie, if they are all that there is.
@@ -343,7 +343,7 @@ def _split_code(code: int) -> tuple[int, bool]:
 
 
 def gather_partials(blobs: Iterable[Blob], reached: Callable[[int], None] | None = None) -> Iterator[Run]:
-    """Yield the partial aggregates of one task, in runs of a limited size; ``reached`` is that of ``gather``.
+    """Yield the partial aggregates of one task, in runs of a limited size; ``reached`` is as in ``gather``.
 
     Raises:
         SerdeError: a blob is damaged.
@@ -403,7 +403,7 @@ def _joined(input_: int, parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def _in_turn(table: pa.Table) -> pa.Table:
-    """Return the records of an input, those that come in turn in that order."""
+    """Return the records of an input; records that come in turn keep that order."""
     if TURN not in table.column_names:
         return table
     turns = table.column(TURN).to_numpy()
@@ -468,7 +468,7 @@ def _taken(table: pa.Table, places: npt.NDArray[np.int64]) -> pa.Table:
 
 
 def _placed(runs: Iterable[Run], positions: npt.NDArray[np.int64]) -> Iterator[Run]:
-    """Yield the runs with their positions, which are those of the records in the order of the runs."""
+    """Yield the runs with the positions of their records, in the order of the runs."""
     settled = np.maximum.accumulate(positions) == np.arange(len(positions))
     start = 0
     for run in runs:
@@ -501,7 +501,7 @@ class _Cursor:
 def windows(records: pa.Table) -> Iterator[Records]:
     """Yield the records in order, in runs of at most ``WINDOW_ROWS`` and, on average, ``WINDOW_BYTES``.
 
-    Those with headers are objects, since columns have none.
+    Records with headers are objects, since columns have none.
     """
     step = max(1, min(WINDOW_ROWS, records.num_rows * WINDOW_BYTES // max(1, records.get_total_buffer_size())))
     for start in range(0, records.num_rows, step):

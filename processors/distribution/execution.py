@@ -67,8 +67,8 @@ class Decoder:
     Attributes:
         topic: the topic.
         key_serde, value_serde: read keys and values; None to take them as they are.
-        key, value: how errors call the columns.
-        remedy: what errors say to do about a record that cannot be read.
+        key, value: the names of the columns in errors.
+        remedy: the advice of errors for a record that cannot be read.
     """
 
     topic: str
@@ -182,7 +182,7 @@ def run_blobs(
         task: the task, its stores open.
         blobs: all its blobs, in any order. If they tell how far inputs have come in time, the task comes as far after
             its last record. If one tells that the inputs are complete, everything that waits comes out.
-        decoders: how the records of each topic are read.
+        decoders: read the records of each topic.
         wall_clock: the time of the micro-batch, int milliseconds; what is due by then fires after all records.
         settle_ties: whether records of one key and time go by their values, where it makes a difference which comes
             first; otherwise they come as they were sent.

@@ -1,4 +1,4 @@
-"""``HotKeys``: which keys most records of a task have, from a sample of each run.
+"""``HotKeys``: the keys that most records of a task have, from a sample of each run.
 
 Rule of this module: it costs the same for a run of any size, some tens of microseconds, and nothing for a small one, in
 which no key can keep a task busy. Keys are as they traveled.
@@ -37,7 +37,7 @@ _SPREAD: Final = 2_654_435_761
 class HotKeys:
     """Counts the keys of a task in one micro-batch.
 
-    A key that half as many records have as would be told of is found in each large run, so what is told of is about
+    A key is found in each large run if it has half as many records as a reported key needs. So reports are about
     right whatever the runs are.
     """
 

@@ -1,8 +1,8 @@
 """The plan that makes of a topology a chain of operators, each of which runs many tasks.
 
 Rule of this module: it sees only the topology, no data. A sub-topology without state that reads the user's topics runs
-on the map side, where its input is split. The others run in operators: those that feed each other through repartition
-topics in successive operators, those that do not side by side in one. Only what the chosen sinks depend on runs.
+on the map side, where its input is split. The others run in operators: those that feed each other by repartition
+topics in successive operators, others side by side in one. Only what the chosen sinks depend on runs.
 """
 
 from collections.abc import Collection, Iterator

@@ -29,12 +29,12 @@ TaskNumbers: TypeAlias = Mapping[tuple[int, int], int]
 
 
 class Route:
-    """Sends records to the tasks that read a topic: each to that of its partition, or all to all (a broadcast).
+    """Sends records to the tasks that read a topic: each to the task of its partition, or all to all (a broadcast).
 
     Args:
         plan: the plan.
         topic: the topic.
-        numbers: of the tasks.
+        numbers: the numbers of the tasks.
         shift: added to the number of the input, where tasks of several plans that have the same numbers run together.
     """
 
@@ -56,10 +56,10 @@ class Route:
         """Yield the records as blobs.
 
         Args:
-            records: the columns key, value and timestamp, and those of headers if they have any.
+            records: the columns key, value and timestamp, and headers if they have any.
             keys: their serialized keys, an Arrow array of binary in the same order.
             writer: numbers the blobs.
-            form: whether they are records.
+            form: the form of these.
         """
         if not self._copies:
             yield from writer.scatter(records, partitions_of(keys, len(self._tasks)), self._tasks, form.of(self._input))
@@ -76,9 +76,9 @@ class _Repartition(NamedTuple):
     """The parts that a writer needs to send records to a repartition topic.
 
     Attributes:
-        key_serde, value_serde: of its records.
-        route: to its reader.
-        combining: how records become fewer on the way, if they do.
+        key_serde, value_serde: the serdes of its records.
+        route: the route to its reader.
+        combining: makes records fewer on the way; None if nothing does.
         behind_key: how many bytes at the end of a key say nothing about where its record goes.
     """
 
@@ -146,7 +146,7 @@ class Router:
         }
 
     def send(self, outputs: Outputs, writer: BlobWriter) -> Iterator[Blob]:
-        """Yield the output as blobs; what nobody reads is dropped.
+        """Yield the output as blobs; records without a reader are dropped.
 
         Raises:
             UserFunctionError: a serde fails for a record, and the policy is not to leave such records out.

@@ -1,4 +1,4 @@
-"""``StreamsBuilder``: where a topology begins."""
+"""``StreamsBuilder``: the beginning of a topology."""
 
 from millpond.processors.dsl.graph_builder import GraphBuilder
 from millpond.processors.dsl.streams_and_tables import KStream, KTable
@@ -24,7 +24,7 @@ class StreamsBuilder(GraphBuilder):
             written in (KIP-904: ``"3.4"`` or older sends changes one by one).
         optimize: keep the records of a stream that is joined with itself once instead of twice. This changes the
             stores, so a job must keep the setting it began with.
-        order: in which order a task takes the records of a micro-batch: that of event ``"time"``, or that of
+        order: the order in which a task takes the records of a micro-batch: of event ``"time"``, or of
             ``"arrival"``, as Kafka Streams does within a Kafka partition. With the order of arrival, what is late and
             what joins depends on how a micro-batch was packed into files and partitions.
 

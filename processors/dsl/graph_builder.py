@@ -50,7 +50,7 @@ class GraphBuilder:
             spec: the store.
             topic: the topic.
             supplier: makes the processor, one for each task; a class will do.
-            consumed: how the topic is read.
+            consumed: the options for reading the topic.
             name: the processor's name.
 
         Returns:

@@ -41,7 +41,7 @@ class StreamJoins(StreamOperators):
             other: the right side.
             joiner: ``joiner(value, other_value)``, or with three parameters ``joiner(key, value, other_value)``.
             joined: serdes and names; ``Joined`` for a table, ``StreamJoined`` for a stream.
-            windows: which records of two streams belong together.
+            windows: the windows within which records of two streams belong together.
             selector: ``selector(key, value)`` returns the key to look up in a global table; the record's own unless
                 given.
             vectorized: whether the joiner takes columns: it gets Arrow arrays of many records, where there is no other

@@ -45,7 +45,7 @@ class StreamOperators(HandleWrapper[StreamHandle]):
         """Keep the records for which ``predicate(key, value)`` is true.
 
         Args:
-            predicate: what to ask.
+            predicate: the condition.
             vectorized: whether it takes columns: ``predicate(keys, values)`` gets Arrow arrays and returns an array of
                 as many booleans; null is not true.
             name: the processor's name.
@@ -56,7 +56,7 @@ class StreamOperators(HandleWrapper[StreamHandle]):
     def filter_not(
         self, predicate: Callable[[Any, Any], Any], *, vectorized: bool = False, name: str | None = None
     ) -> Self:
-        """Drop the records for which ``predicate(key, value)`` is true; the arguments are those of ``filter``."""
+        """Drop the records for which ``predicate(key, value)`` is true; the arguments are as in ``filter``."""
         processor = VectorizedFilter if vectorized else StreamFilter
         return self._on(self._handle.then("KSTREAM-FILTER-", partial(processor, predicate, wanted=False), name))
 
@@ -87,7 +87,7 @@ class StreamOperators(HandleWrapper[StreamHandle]):
             vectorized: whether it takes columns: ``mapper(values)`` or ``mapper(keys, values)`` gets Arrow arrays and
                 returns an array (of Arrow, NumPy or pandas) of as many values. On Spark they have the types of the
                 DataFrame's columns, and no Python object is made of them; a result of structs fills the sink's columns.
-            value_serde: that of the new values; the same unless given.
+            value_serde: the serde of the new values; the same unless given.
             name: the processor's name.
 
         >>> import pyarrow.compute as pc
@@ -135,7 +135,7 @@ class StreamOperators(HandleWrapper[StreamHandle]):
         Args:
             selector: makes the new keys.
             vectorized: whether it takes columns, as for ``map_values``.
-            key_serde: that of the new keys; the same unless given.
+            key_serde: the serde of the new keys; the same unless given.
             name: the processor's name.
         """
         processor = VectorizedSelectKey if vectorized else StreamSelectKey
@@ -179,12 +179,12 @@ class StreamOperators(HandleWrapper[StreamHandle]):
 
         Args:
             supplier: makes the processor, one for each task; a class will do.
-            stores: what it may use: names of stores that are in the topology (``StreamsBuilder.add_state_store``,
+            stores: its stores: names of stores that are in the topology (``StreamsBuilder.add_state_store``,
                 ``add_global_store``, or a table's), or descriptions of new ones.
             name: the node's name.
             keeps_key: promise that no record gets another key, so that nothing need be repartitioned later.
-            key_serde: of the keys that it forwards; the same unless given.
-            value_serde: of the values that it forwards; the same unless given.
+            key_serde: the serde of forwarded keys; the same unless given.
+            value_serde: the serde of forwarded values; the same unless given.
 
         Raises:
             TopologyError: a store is not in the topology, or a new one's name is taken.
@@ -206,12 +206,12 @@ class StreamOperators(HandleWrapper[StreamHandle]):
     def to(
         self, topic: str | TopicExtractor, produced: Produced | None = None, *, topics: Collection[str] = ()
     ) -> None:
-        """Write the records to a sink, or each to the one that a function chooses (KIP-303).
+        """Write the records to a sink, or each to a sink that a function chooses (KIP-303).
 
         Args:
             topic: the sink's topic, or ``extractor(key, value)`` or ``extractor(key, value, context)``, which returns
                 it; ``context`` has the record's ``topic``, ``timestamp`` and ``headers`` (``RecordMetadata``).
-            produced: how they are written; the same for all topics.
+            produced: the options for writing; the same for all topics.
             topics: all topics that the function may choose. Each is a sink like any other. A record for which it
                 chooses another one is one that cannot be processed (``on_error``).
 

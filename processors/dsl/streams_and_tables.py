@@ -1,8 +1,8 @@
 """``KStream``, ``KTable`` and what lies between them: groups, windows and cogroups.
 
 These classes make one another: a stream is grouped, a group is aggregated into a table, a table's updates are a stream.
-So they live in one module. What streams and tables do by themselves is in ``stream_operators`` and ``table_operators``,
-and how streams are joined in ``stream_joins``.
+So they live in one module. Operators of a stream or a table alone are in ``stream_operators`` and ``table_operators``,
+joins of streams in ``stream_joins``.
 
 Rule of this module: nothing is changed once it is made. Each object wraps a frozen handle of ``dsl.wiring``, and each
 method is one call of wiring.
@@ -68,7 +68,7 @@ class KTable(TableOperators):
     def to_stream(self, *, changes_only: bool = False) -> "KStream":
         """Return the table's updates as a stream; a deletion is a null value.
 
-        With ``changes_only``, those that change what the table shows: not an update that repeats the value, and not one
+        With ``changes_only``, only updates that change what the table shows: none that repeats the value, and none
         of a versioned table that comes too late to be its key's latest (KIP-914). The table gets a store for that.
 
         >>> from millpond.processors import Materialized, StreamsBuilder, TopologyDriver
@@ -87,7 +87,7 @@ class KTable(TableOperators):
     def to(
         self, topic: str | TopicExtractor, produced: Produced | None = None, *, topics: Collection[str] = ()
     ) -> None:
-        """Write the table's updates to a sink, or each to the one that a function chooses, as ``KStream.to`` does."""
+        """Write the table's updates to a sink, or each to a sink that a function chooses, as ``KStream.to`` does."""
         self.to_stream().to(topic, produced, topics=topics)
 
 
@@ -113,7 +113,7 @@ class KGroupedStream:
 
         Args:
             reducer: the reducer.
-            materialized: how the result is kept.
+            materialized: the store of the result.
             vectorized: whether it takes columns: ``reducer(aggregates, values)`` gets two Arrow arrays and returns an
                 array of as many results, such as ``pyarrow.compute.add``. It must be associative: values that follow
                 each other may be reduced before they are folded in. (So a sum of floats may be rounded otherwise.)

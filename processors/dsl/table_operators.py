@@ -41,7 +41,7 @@ class TableOperators(HandleWrapper[TableHandle]):
         known.
 
         Args:
-            predicate: whether to keep a row.
+            predicate: the condition of rows to keep.
             materialized: a store for the rows, and its serdes.
             vectorized: whether ``predicate`` takes columns: it gets Arrow arrays of the keys and the values of many
                 rows, and returns an array of as many truth values.
@@ -70,7 +70,7 @@ class TableOperators(HandleWrapper[TableHandle]):
     ) -> Self:
         """Replace each value by ``mapper(value)``, or ``mapper(key, value)`` if it takes two parameters.
 
-        The mapper is not called for deleted rows. A result of None deletes the row. ``value_serde`` is that of the new
+        The mapper is not called for deleted rows. A result of None deletes the row. ``value_serde`` is for the new
         values; the same unless given here or in ``materialized``.
         """
         return self._on(mapped(self._handle, mapper, materialized, value_serde, name))
@@ -173,7 +173,7 @@ class TableOperators(HandleWrapper[TableHandle]):
 
         The first has the keys of this table, the second those of ``other``, with its values. A row comes into the
         second when the last row that names it goes or names another one, and leaves it when the first one comes. What
-        happens within a micro-batch counts as a whole. The arguments are those of ``join``; Kafka Streams has no such
+        happens within a micro-batch counts as a whole. The arguments are as in ``join``; Kafka Streams has no such
         join.
 
         Raises:

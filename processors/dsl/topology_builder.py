@@ -61,7 +61,7 @@ class TopologyBuilder(GraphBuilder):
         Args:
             name: the node's name.
             topics: one or more.
-            consumed: how they are read; the same for all of them.
+            consumed: the options for reading; the same for all of them.
 
         Returns:
             The node's name.
@@ -86,7 +86,7 @@ class TopologyBuilder(GraphBuilder):
         *parents: str,
         stores: Sequence[str | StoreSpec] = (),
     ) -> str:
-        """Send what comes out of ``parents`` through a processor (``RecordProcessor``, or ``Processor`` for batches).
+        """Send the output of ``parents`` through a processor (``RecordProcessor``, or ``Processor`` for batches).
 
         Equal keys meet in one task only as they come from a source, or from ``add_repartition``.
 
@@ -94,7 +94,7 @@ class TopologyBuilder(GraphBuilder):
             name: the node's name; ``forward(..., to=name)`` of a parent sends a record only there.
             supplier: makes the processor, one for each task; a class will do.
             parents: one or more.
-            stores: what it may use: names of stores that are in the topology, or descriptions of new ones.
+            stores: the stores that it may use: names of stores that are in the topology, or descriptions of new ones.
 
         Returns:
             The node's name.
@@ -116,13 +116,13 @@ class TopologyBuilder(GraphBuilder):
         produced: Produced | None = None,
         topics: Collection[str] = (),
     ) -> str:
-        """Write what comes out of ``parents`` to a topic, or each record to the one that a function chooses.
+        """Write the output of ``parents`` to a topic, or each record to a topic that a function chooses.
 
         Args:
             name: the node's name.
             topic, topics: as in ``KStream.to``.
             parents: one or more.
-            produced: how records are written.
+            produced: the options for writing.
 
         Returns:
             The node's name.
@@ -148,7 +148,7 @@ class TopologyBuilder(GraphBuilder):
         key_serde: SerdeLike | None = None,
         value_serde: SerdeLike | None = None,
     ) -> str:
-        """Send what comes out of ``parents`` to the tasks of the records' keys, by the topic ``<name>-repartition``.
+        """Send the output of ``parents`` to the tasks of the records' keys, by the topic ``<name>-repartition``.
 
         In Kafka Streams that is a sink and a source with a topic of your own between them. A record without a key is
         dropped and counted.
@@ -156,7 +156,7 @@ class TopologyBuilder(GraphBuilder):
         Args:
             name: the name of the node that the records come out of again.
             parents: one or more.
-            key_serde, value_serde: how they travel; the builder's unless given.
+            key_serde, value_serde: the serdes with which they travel; the builder's unless given.
 
         Returns:
             The node's name.

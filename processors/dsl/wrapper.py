@@ -1,4 +1,4 @@
-"""``HandleWrapper``: what every stream and table of the DSL is made of, a frozen handle."""
+"""``HandleWrapper``: the base of every stream and table of the DSL, around a frozen handle."""
 
 from typing import Generic, Protocol, Self, TypeVar
 

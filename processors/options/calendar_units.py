@@ -24,7 +24,7 @@ def calendar_unit(size: Duration, zone: str | None, week_start: str | None) -> C
     """Return the unit of windows of the calendar; None for windows of a fixed length.
 
     Args:
-        size, zone, week_start: those of ``TimeWindows``.
+        size, zone, week_start: as in ``TimeWindows``.
 
     Raises:
         TopologyError: the calendar has no windows of that size, or they are no weeks.

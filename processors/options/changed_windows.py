@@ -1,6 +1,6 @@
-"""``ChangedWindows``: windows that are others from some time on.
+"""``ChangedWindows``: windows that change at some times.
 
-Rule of this module: that of ``millpond.processors.options.windows``.
+Rule of this module: as in ``millpond.processors.options.windows``.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from millpond.stores.encoding.times import MAX_TIME, MIN_TIME
 
 @dataclass(frozen=True, init=False)
 class ChangedWindows(Windows):
-    """Windows that are others from some time on: one that begins before that time ends as it began.
+    """Windows that change at some times; a window that begins before such a time ends as it began.
 
     Args:
         eras: windows of one kind, of time or sessions, the earliest first.
-        since: of each but the first, when they begin, ascending; those of time have a boundary then.
+        since: the time at which each era but the first begins, ascending; windows of time have a boundary then.
     """
 
     eras: tuple[TimeWindows | SessionWindows, ...]

@@ -12,9 +12,9 @@ def choice(argument: str, value: str, kind: type[E]) -> E:
     """Return the member of that name, or the member itself.
 
     Args:
-        argument: what the user calls it.
-        value: what was given.
-        kind: what can be chosen.
+        argument: its name for the user.
+        value: the argument.
+        kind: the enumeration.
 
     Raises:
         ConfigurationError: there is no such member.

@@ -1,6 +1,6 @@
 """``CumulativeWindows``: windows that start together and end step by step.
 
-Rule of this module: that of ``millpond.processors.options.windows``.
+Rule of this module: as in ``millpond.processors.options.windows``.
 """
 
 from dataclasses import dataclass

@@ -52,16 +52,16 @@ def fitted(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Res
 def check_given(
     name: str, parameters: Sequence[Parameter], unnamed: Sequence[object], named: Mapping[str, object], hint: str = ""
 ) -> None:
-    """Refuse a call that lacks an argument, or has one that the function has not.
+    """Refuse a call that lacks an argument, or has one that the function does not take.
 
     Args:
-        name: of the function.
-        parameters: what it takes.
-        unnamed, named: what it is given.
+        name: the name of the function.
+        parameters: its parameters.
+        unnamed, named: its arguments.
         hint: ends the message about an argument that is missing.
 
     Raises:
-        ConfigurationError: it is such a call.
+        ConfigurationError: the call is so.
     """
     known = [one.name for one in parameters]
     rows = [one.name for one in parameters if one.kind is not Parameter.KEYWORD_ONLY]

@@ -25,7 +25,7 @@ MOST_COLUMNS: Final = 63
 
 @dataclass(frozen=True, repr=False)
 class GroupingSets:
-    """Several sets of columns, by each of which rows are grouped: what ``cube``, ``rollup`` and ``grouping_sets`` make.
+    """Several sets of columns, by each of which rows are grouped; made by ``cube``, ``rollup`` and ``grouping_sets``.
 
     Attributes:
         columns: all columns, in the order of the bits of ``grouping_id``, of which the first is the highest.
@@ -71,11 +71,11 @@ class GroupingSets:
         return int(bits, 2)
 
     def bit_of(self, column: str) -> int:
-        """Return which bit of ``grouping_id`` is that of a column; the lowest one is 0."""
+        """Return the bit of ``grouping_id`` for a column; the lowest one is 0."""
         return len(self.columns) - 1 - self.columns.index(column)
 
     def packed(self, key: pa.Schema) -> pa.Schema:
-        """Return the columns of keys: those of rows, of which the ones that not all sets have can be null, and the id.
+        """Return the columns of keys: the columns of rows, nullable where not all sets have them, and the id.
 
         Args:
             key: the columns of rows.
@@ -87,7 +87,7 @@ class GroupingSets:
         """Yield the keys of rows for one set after the other, each a struct array.
 
         Args:
-            columns: of the rows.
+            columns: the columns of the rows.
         """
         key = list(self.packed(columns.schema))
         whole: list[Any] = [column.combine_chunks() for column in columns.columns]
@@ -112,7 +112,7 @@ def cube(*columns: str) -> GroupingSets:
         columns: their names, at most 12.
 
     Raises:
-        ConfigurationError: there are none, or more, or not different ones.
+        ConfigurationError: there are none, or more, or one is there twice.
 
     >>> cube("region", "product")
     grouping_sets([['region', 'product'], ['region'], ['product'], []])
@@ -131,7 +131,7 @@ def rollup(*columns: str) -> GroupingSets:
         columns: their names, from the widest to the narrowest, such as country, region and town.
 
     Raises:
-        ConfigurationError: there are none, too many, or not different ones.
+        ConfigurationError: there are none, too many, or one is there twice.
 
     >>> rollup("region", "product")
     grouping_sets([['region', 'product'], ['region'], []])

@@ -1,4 +1,4 @@
-"""``JoinWindows``: which records of two streams belong together, and for how long they wait for each other."""
+"""``JoinWindows``: the windows in which records of two streams belong together, and their waiting time."""
 
 from dataclasses import dataclass, field
 from typing import Self
@@ -22,7 +22,7 @@ class JoinWindows:
             if no partner has come.
         drop_late: whether a record whose window and grace have passed is dropped and counted, on either side; one that
             might meet a record that has come out alone, as soon as its grace has. Otherwise, as in Kafka Streams, it
-            joins what is still there of the other side, which may be nothing, and nobody counts it.
+            joins what is still there of the other side, which may be nothing, and is not counted.
 
     Attributes:
         before, after, grace: the same, in milliseconds.

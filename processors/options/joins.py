@@ -117,10 +117,10 @@ class AsofDirection(Enum):
 
     @classmethod
     def chosen(cls, direction: str, grace: Duration | None, tolerance: Duration | None) -> "AsofDirection":
-        """Return the direction of that name, if all is there that it needs.
+        """Return the direction of that name, if it has all that it needs.
 
         Raises:
-            ConfigurationError: there is none, or it looks ahead, and grace or tolerance is missing.
+            ConfigurationError: there is none, or it looks ahead, and the grace or the tolerance is missing.
         """
         found = cls.of(direction)
         if found.looks_ahead and (grace is None or tolerance is None):
@@ -157,7 +157,7 @@ class Unfit(Enum):
 
     @classmethod
     def chosen(cls, otherwise: str, where: object, tolerance: Duration | None) -> "Unfit":
-        """Return the choice of that name, if all is there that it needs.
+        """Return the choice of that name, if it has all that it needs.
 
         Raises:
             ConfigurationError: there is none, or it is the next version, and the condition or the tolerance is missing.
@@ -189,26 +189,26 @@ class Joined:
     """The join of a stream with a table: the serdes of its records, and how long they wait for the table.
 
     Attributes:
-        key_serde, value_serde: of the stream's records; None for the stream's own.
+        key_serde, value_serde: the serdes of the stream's records; None for the stream's own.
         grace: how long stream records wait for late records of a versioned table (KIP-923); None to join at once.
-        name: what the join's node and repartition topic are named after.
-        within_history: whether records that wait are joined before the table forgets what was valid at their times, as
-            it does when its own time moves on and that of the stream does not. Kafka Streams joins them later, with
+        name: the name of the join's node, and the beginning of its repartition topic's name.
+        within_history: whether waiting records are joined before the table forgets the values valid at their times, as
+            it does when its own time moves on and the stream's does not. Kafka Streams joins them later, with
             nothing.
         tolerance: how much older (or newer, by the direction) than a record the table's value for it may be; None for
             any age. It is no match otherwise. Kafka Streams has no such thing.
         exact: whether a record meets a value of a versioned table that is valid from the record's own time on;
-            otherwise it meets what was valid just before, or the first one after it. Kafka Streams has no such thing.
-        direction: which value of a versioned table a record meets: ``"backward"`` for what was valid at its time,
+            otherwise it meets the value valid just before, or the first one after it. Kafka Streams has no such thing.
+        direction: the value of a versioned table that a record meets: ``"backward"`` for the one valid at its time,
             ``"forward"`` for the first one that became valid from its time on, ``"nearest"`` for the closer one of
-            both by the time from which it is valid, and of two that are equally close the earlier. A delete is no
+            both by the time since which it is valid, and the earlier one if both are equally close. A delete is no
             value: forward, the next value after it counts. The last two wait for the tolerance and the grace together,
             and need both. Kafka Streams has no such thing.
         where: ``where(value, table_value)`` says whether a value of the table is a match for a record's value; None if
             any is. Of a join with ``vectorized=True`` it takes Arrow arrays and returns one of booleans; null is no.
             Kafka Streams has no such thing.
-        otherwise: what a record meets whose value of the table is no match by ``where``: ``"miss"`` for nothing;
-            ``"next"`` for the next value of a versioned table that is one, the next older one, or the next newer one
+        otherwise: the match of a record whose value of the table does not fulfill ``where``: ``"miss"`` for none;
+            ``"next"`` for the next value of a versioned table that does, the next older one, or the next newer one
             that a ``direction`` finds, within the tolerance, which is needed. A delete is not passed over backward.
 
     Raises:
@@ -246,10 +246,10 @@ class StreamJoined:
     """The join of two streams: the serdes of the records, and the stores where they wait for each other.
 
     Attributes:
-        key_serde: of both sides' keys.
-        value_serde, other_value_serde: of the left and the right values.
-        name: what the join's nodes and repartition topics are named after.
-        store_name: what the join's stores are named after; ``name`` unless given.
+        key_serde: the serde of both sides' keys.
+        value_serde, other_value_serde: the serdes of the left and the right values.
+        name: the beginning of the names of the join's nodes and repartition topics.
+        store_name: the beginning of the names of the join's stores; ``name`` unless given.
         backend: a backend name or URL for the join's stores alone; None for the job's.
         checksums: whether each row of these stores has a checksum, which every read verifies; None for the job's
             choice.

@@ -1,4 +1,4 @@
-"""Names of columns: those that were misspelled, and those that are free."""
+"""Names of columns: corrections of misspelled ones, and free ones."""
 
 from collections.abc import Collection
 from difflib import get_close_matches
@@ -15,7 +15,7 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
 
 
 def unused_name(name: str, taken: Collection[str]) -> str:
-    """Return the name, with as many underscores behind it as it takes to be none of those that are taken."""
+    """Return the name, with as many underscores behind it as it takes to be free."""
     while name in taken:
         name += "_"
     return name

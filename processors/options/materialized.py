@@ -25,17 +25,17 @@ class Materialized:
 
     Attributes:
         name: the store's name; None to generate one.
-        kind: which kind of store; None for the operator's default.
+        kind: the kind of store; None for the operator's default.
         backend: a backend name or URL for this store alone; None for the job's.
         checksums: whether each row of this store has a checksum, which every read verifies; None for the job's choice.
-        key_serde, value_serde: of the table's rows; None for those of the operator's input or result.
+        key_serde, value_serde: the serdes of the table's rows; None for those of the operator's input or result.
         history_retention: for a versioned store, how far back versions can be read, and, unless ``grace`` says
             otherwise, how late a record may be (KIP-889).
         grace: for a versioned store, how late a record may be.
-        late_puts: for a versioned store, what becomes of records that are later than that.
+        late_puts: for a versioned store, the treatment of records that are later than that.
         retention: for a window or session store, how long a window is kept after stream time has passed its start.
         ttl: for a key-value store with timestamps, which is what tables and aggregates by key have, how long an entry
-            lives after its last update, by the store's stream time: what is older is as if it had been deleted.
+            lives after its last update, by the store's stream time: an older entry is as if it had been deleted.
         expired: ``"silent"``, or ``"delete"`` to forward that an entry was deleted once it has expired.
         caching: whether only the last update of each key in a micro-batch is emitted.
 
@@ -99,8 +99,8 @@ class Materialized:
         Args:
             default_name: its name, unless this has one.
             kinds: the kinds that can hold the table; the first of them counts unless this chooses another.
-            key_serde, value_serde: of the input; they count where this names none.
-            retention, window_size: of windows, in milliseconds.
+            key_serde, value_serde: the serdes of the input; they count where this names none.
+            retention, window_size: the retention and size of windows, in milliseconds.
             calendar: the calendar of the windows, if they have one.
 
         Raises:

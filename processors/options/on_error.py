@@ -1,4 +1,4 @@
-"""``OnError``: what becomes of a record that cannot be processed."""
+"""``OnError``: the policy for records that cannot be processed."""
 
 from enum import StrEnum
 from typing import Self

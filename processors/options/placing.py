@@ -72,7 +72,7 @@ def _begun(calendar: Calendar, times: Integers) -> Integers:
 
 
 def _met(calendar: Calendar, times: Integers) -> tuple[Integers, Integers]:
-    """Return the starts of some windows, ascending, and which of them holds each of these times."""
+    """Return the starts of some windows, ascending, and the number of the window that holds each of these times."""
     if not len(times):
         return times, times
     first, last = int(times.min()) // calendar.bucket, int(times.max()) // calendar.bucket

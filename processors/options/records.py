@@ -11,7 +11,7 @@ class Consumed:
     """The reading of a source topic's records.
 
     Attributes:
-        key_serde, value_serde: how keys and values become bytes in stores and between tasks.
+        key_serde, value_serde: the serdes of keys and values in stores and between tasks.
         key: for a DataFrame, the column with the key.
         timestamp: for a DataFrame, the column with the event time: a timestamp, or a long of milliseconds. A record's
             own timestamp has milliseconds, so a timestamp's microseconds are cut off there, and in the column
@@ -19,7 +19,7 @@ class Consumed:
         value: for a DataFrame, the column with the value; None for the column ``"value"`` if there is one, or else for
             the whole row as a dict.
         name: the source node's name.
-        op: for a DataFrame that is a change feed, the column with what a row does: upsert, insert, update, delete, c,
+        op: for a DataFrame that is a change feed, the column with a row's operation: upsert, insert, update, delete, c,
             r, u, d, +I, +U, -U, -D, update_preimage or update_postimage. A delete's value is None; rows with the value
             before an update are left out.
         headers: for a DataFrame, the column with the headers, an array of structs of key (string) and value (binary),
@@ -41,7 +41,7 @@ class Produced:
     """The writing of records to a sink.
 
     Attributes:
-        key_serde, value_serde: how keys and values become bytes; None for the stream's own serdes.
+        key_serde, value_serde: the serdes of keys and values; None for the stream's own.
         schema: for a DataFrame, its columns as Spark DDL (``"carrier string, count long"``). ``key``, ``value`` and
             ``timestamp`` are the record's own; any other column is the entry of that name in a dict value. Unless the
             value has such an entry, ``op string`` is ``"upsert"`` or ``"delete"`` (the value is None), ``sequence

@@ -1,4 +1,4 @@
-"""``Suppressed``: how long a table's updates are held back, and what happens when there are too many (KIP-328)."""
+"""``Suppressed``: the time for which a table's updates are held back, and the policy for too many (KIP-328)."""
 
 from dataclasses import dataclass
 from typing import Self

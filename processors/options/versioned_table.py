@@ -1,6 +1,6 @@
 """``VersionedTable``: a table that others keep in files, as a look-up reads it.
 
-Rule of this module: it says what is asked of such a table, and knows no format.
+Rule of this module: it says what such a table must do, and knows no format.
 """
 
 from collections.abc import Sequence

@@ -5,8 +5,8 @@ The layouts::
     window     key place (8 bytes, big-endian, signed)
     session    key end (8 bytes, big-endian, signed) start (8 bytes, big-endian, signed)
 
-The place of a window is its start. All windows of a table have the same size, or that of a calendar, so their ends are
-not stored. Of cumulative windows, which start together, it is the start of the last step.
+The place of a window is its start. All windows of a table have the same size, or are of one calendar, so their ends are
+not stored. For cumulative windows, which start together, it is the start of the last step.
 """
 
 import struct
@@ -27,9 +27,9 @@ class TimeWindowedSerde(Serde[Windowed[K]], Generic[K]):
     """Keys of windows of a fixed size, of a calendar, or cumulative ones.
 
     Args:
-        key_serde: of the keys without their windows.
+        key_serde: the serde of the keys without their windows.
         size: milliseconds from a window's start to its end.
-        grid: where windows begin and end, if they are not all of that size; none is longer.
+        grid: the grid of windows, if they are not all of that size; none is longer.
 
     Raises:
         SerdeError: a value is no ``Windowed`` of this size, or bytes are too short.
@@ -66,7 +66,7 @@ class SessionWindowedSerde(Serde[Windowed[K]], Generic[K]):
     """Keys of sessions.
 
     Args:
-        key_serde: of the keys without their sessions.
+        key_serde: the serde of the keys without their sessions.
 
     Raises:
         SerdeError: a value is no ``Windowed``, or bytes are too short.

@@ -86,7 +86,7 @@ class GridWindows(Windows):
     @property
     @abstractmethod
     def distance(self) -> int:
-        """From the place of a window to that of the next."""
+        """The distance between the places of a window and of the next one."""
 
     @property
     @abstractmethod
@@ -119,7 +119,7 @@ class GridWindows(Windows):
 
 @dataclass(frozen=True, init=False)
 class TimeWindows(GridWindows):
-    """Windows ``[start, start + size)``: tumbling, hopping if they overlap, or those of the calendar.
+    """Windows ``[start, start + size)``: tumbling, hopping if they overlap, or windows of the calendar.
 
     Windows of a fixed length start at multiples of their advance since 1970, moved by the offset. Without one, a record
     from 1970 on is in no window that starts earlier.
@@ -135,13 +135,13 @@ class TimeWindows(GridWindows):
         grace: how long after its end a window still accepts late records.
         offset: how much later than 1970 a window starts; less than the advance. ``TimeWindows("1 hour", offset="15
             minutes")`` are from a quarter past to a quarter past, as ``startTime`` has it in Spark.
-        zone: the time zone of whose calendar they are, such as ``"America/New_York"``. Times without a zone
-            (``timestamp_ntz``) need none, and then months and years are those that they show.
+        zone: the time zone of their calendar, such as ``"America/New_York"``. Times without a zone
+            (``timestamp_ntz``) need none, and then months and years are as they show.
         week_start: the day with which weeks begin, ``"monday"`` unless another is given; without a ``zone``, of times
             without one.
 
     Attributes:
-        size, advance: of windows of a calendar, how long one can be, which takes the clocks into account.
+        size, advance: for a calendar, the greatest length of a window, which takes the clocks into account.
 
     Raises:
         TopologyError: the size or the advance is not positive, the advance exceeds the size, the offset is not less
@@ -290,11 +290,11 @@ class SessionWindows(Windows):
     The gap may be each record's own: then a record of time ``t`` lasts until ``t`` and its gap, a session is of records
     that overlap or touch, ``[first, end]``, and ``end`` is the latest time until which one of them lasts, as in Spark's
     ``session_window`` with a column. A record whose gap is zero, negative or none is in no session: it is left out, and
-    counted. What comes after its session has closed begins another one.
+    counted. A record that comes after its session has closed begins another one.
 
     Sessions with a largest length do not cross the boundaries of the windows that ``TimeWindows`` of that size are: the
     records on either side of one are in two sessions, however near they are. Boundaries depend on no record, so the
-    sessions are the same in whatever order records come.
+    sessions are the same for any order of records.
 
     Args:
         gap: the largest time between consecutive records of a session. Or, for each record its own: in a topology a
@@ -306,8 +306,8 @@ class SessionWindows(Windows):
         offset, zone, week_start: where sessions of a largest length are cut, as in ``TimeWindows``.
 
     Attributes:
-        gap: that of all records, or the greatest that one may have.
-        gap_of: what gives each record's own; None if all have the same.
+        gap: the gap of all records, or the greatest that one may have.
+        gap_of: the function or column of each record's gap; None if all have the same.
         within: the windows that no session leaves; None for sessions of any length.
 
     Raises:
@@ -457,7 +457,7 @@ def of_topology(windows: AnyWindows) -> AnyWindows:
     """Return windows as topologies have them: of times that are moments, and of gaps that are functions of records.
 
     Raises:
-        TopologyError: they are of a calendar, but not of which time zone, or what gives the gaps is no function.
+        TopologyError: they are of a calendar without a time zone, or the gaps are not given by a function.
     """
     calendar = calendar_of(windows)
     if calendar is not None and calendar.zone is None:

@@ -1,7 +1,7 @@
 """Expressions of Arrow, such as ``pc.field("a") <= pc.field("b")``, on the columns of tables.
 
-Rule of this module: what an expression is of is found out before the first row. What evaluates it is loaded when one
-is, as it loads pandas where that is installed.
+Rule of this module: the type of an expression is known before the first row. The evaluation is loaded when it
+is needed, since it loads pandas where that is installed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +47,7 @@ def type_of(what: str, expression: Any, schema: pa.Schema) -> pa.DataType:
     """Return the type of the values of an expression; ``what`` names it in errors.
 
     Raises:
-        ConfigurationError: it is none of these columns.
+        ConfigurationError: it is not one of these columns.
     """
     try:
         found: pa.DataType = evaluated(expression, schema.empty_table()).type
@@ -76,7 +76,7 @@ def matching(left: pa.Schema, right: pa.Schema, where: Any, columns: Sequence[st
     """Return the condition of a match, on the columns of the left side and these of the right side.
 
     Raises:
-        ConfigurationError: it is none.
+        ConfigurationError: it is no condition.
     """
     example = "such as where=pc.field('price') <= pc.field('most'), with pyarrow.compute as pc"
     if not isinstance(where, Expression):
@@ -91,7 +91,7 @@ def _check_condition(what: str, where: Any, schema: pa.Schema, example: str) -> 
     """Refuse an expression of these columns that is neither true nor false; ``what`` names it in errors.
 
     Raises:
-        ConfigurationError: so it is, or it is none of these columns.
+        ConfigurationError: it is neither, or not an expression of these columns.
     """
     type_ = type_of(what, where, schema)
     if not pa.types.is_boolean(type_):

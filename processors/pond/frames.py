@@ -47,12 +47,12 @@ def table_of(role: str, rows: Frame, schema: pa.Schema | None = None) -> pa.Tabl
     """Return the rows as a table in the types that verbs keep.
 
     Args:
-        role: what messages call them: ``left``, ``right`` or ``input``.
+        role: their name in messages: ``left``, ``right`` or ``input``.
         rows: the rows.
-        schema: the columns that they have to have, in those types; None for those that they have.
+        schema: the columns that they must have, in these types; None for the columns that they have.
 
     Raises:
-        ConfigurationError: these are no rows, or not of those columns, or a column is of a type that cannot be kept.
+        ConfigurationError: these are no rows, or lack the columns, or a column is of a type that cannot be kept.
         RecordError: a value cannot be kept, such as a time with nanoseconds.
     """
     table = _arrow(role, rows, schema)
@@ -136,7 +136,7 @@ def _of_dicts(role: str, rows: Sequence[Mapping[str, Any]], schema: pa.Schema | 
 
 
 def _chosen(role: str, table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the columns in the order of the schema, in types that become those of the schema."""
+    """Return the columns in the order of the schema, in types that become its types."""
     for name in schema.names:
         field_of(role, table.schema, name)
     others = [name for name in table.column_names if name not in schema.names]

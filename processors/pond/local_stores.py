@@ -22,11 +22,11 @@ class LocalStores:
     """Stores over backends alone.
 
     Args:
-        directory: where backends keep files, if they do.
-        backend: their name, URL or supplier.
+        directory: the directory for the files of backends that keep some.
+        backend: the name, URL or supplier of the backends.
 
     Raises:
-        UnknownBackendError, BackendNotInstalledError: there is none of that name, or it cannot be had.
+        UnknownBackendError, BackendNotInstalledError: there is no such backend, or it is not installed.
     """
 
     def __init__(self, directory: Path, backend: str | BackendSupplier) -> None:

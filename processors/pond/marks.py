@@ -22,7 +22,7 @@ AnyRows = TypeVar("AnyRows", bound=Rows)
 
 
 def noted(made: Made) -> pa.Schema:
-    """Return the columns of a verb's result, with what is noted of them."""
+    """Return the columns of a verb's result, with the notes on them."""
     marks: dict[Path, dict[str, Any]] = {path: {_BOUND: bound} for path, bound in made.account.marks.items()}
     for path, mark in ({} if made.feed is None else feed_marks(made.verb.name, made.feed, made.row)).items():
         marks.setdefault(path, {}).update(mark)
@@ -30,7 +30,7 @@ def noted(made: Made) -> pa.Schema:
 
 
 def rows_of(kind: type[AnyRows], role: str, schema: pa.Schema) -> AnyRows:
-    """Return the rows of an input with these columns, as far as is noted of them."""
+    """Return the rows of an input with these columns, by the notes on them."""
     bounds: dict[Path, int | None] = {(one.name,): _read(one, _BOUND) for one in schema}
     feed = feed_among({one.name: _read(one, FEED) for one in schema})
     plain = pa.schema([pa.field(one.name, one.type) for one in schema])

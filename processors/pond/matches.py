@@ -25,7 +25,7 @@ class LocalRetained(Retained):
     """The stores of a verb whose operators have one task each.
 
     Attributes:
-        plan: what runs where.
+        plan: the plan of the verb.
         stores: the stores.
     """
 
@@ -49,7 +49,7 @@ def explain_match(
         retained: what its stores hold, or a table that it looks up.
 
     Raises:
-        ConfigurationError: the verb is no join, the row lacks a column, or has a value that is none of its column.
+        ConfigurationError: the verb is no join, the row lacks a column, or has a value that does not fit its column.
         RecordError: a value cannot be kept.
     """
     matching = matching_of(made.verb)

@@ -1,6 +1,6 @@
 """``MicroBatches``: a verb that runs, micro-batch by micro-batch.
 
-Rule of this module: it knows no verb by name. What it is given has been checked, but for the rows.
+Rule of this module: it knows no verb by name. Its arguments have been checked, except for the rows.
 """
 
 import tempfile
@@ -32,15 +32,15 @@ from millpond.stores.specs.directory import check_plain_name
 
 
 class MicroBatches:
-    """A verb that runs: rows in, and what comes out of it with each micro-batch.
+    """A verb that runs: rows go in, and results come out with each micro-batch.
 
-    A verb of ``Pond().in_batches`` makes it. A micro-batch is taken in the order of time, so a row is late only by what
-    earlier ones have shown. One that raises leaves no trace.
+    A verb of ``Pond().in_batches`` makes it. Each is taken in the order of time, so a row is late only by what
+    earlier micro-batches have shown. A micro-batch that raises leaves no trace.
 
     Args:
         made: the verb.
         sides: its inputs.
-        backend: of its stores.
+        backend: the backend of its stores.
         on_error: what happens to rows that cannot be used.
 
     Raises:
@@ -113,15 +113,15 @@ class MicroBatches:
         """Process the next rows of an input, or of several, as one micro-batch.
 
         Args:
-            rows: of a verb on one input.
-            left, right: of a join; one of them may be left out.
-            tables: of a ``multi_join``, by name; some of them may be left out.
+            rows: the rows of a verb on one input.
+            left, right: the rows of a join; one of them may be left out.
+            tables: the rows of a ``multi_join``, by name; some tables may be left out.
 
         Returns:
             The rows that come out.
 
         Raises:
-            ConfigurationError: the verb has no such input, these are no rows, or other columns than it was made with.
+            ConfigurationError: the verb has no such input, these are no rows, or rows with other columns.
             RecordError: a row cannot be used, or a value cannot be kept.
         """
         with self._named():

@@ -1,7 +1,7 @@
-"""Rows that are played through a verb as they arrived, to see what each of some graces costs.
+"""Rows that are played through a verb as they arrived, to measure the cost of some graces.
 
-Rule of this module: the verb itself says what is late for it; nothing of it is calculated here. What comes out is
-compared with what the same verb makes of all rows at once, of which none is late.
+Rule of this module: the verb itself says what is late for it; nothing of it is calculated here. The results are
+compared with those of the same verb for all rows at once, none of which is late.
 """
 
 from collections import Counter
@@ -49,8 +49,8 @@ class Recording:
 
         Args:
             tables: by input, as they came.
-            arrived: the column that says when.
-            every: how much time a micro-batch takes in.
+            arrived: the column with the times at which they came.
+            every: the length of a micro-batch.
 
         Raises:
             ConfigurationError: there is no such column, or it has no times, or misses some.
@@ -137,7 +137,7 @@ def _fed(verb: MicroBatches, tables: Mapping[str, pa.Table]) -> pa.Table:
 
 
 def _last(verb: MicroBatches, results: Sequence[pa.Table]) -> Counter[Any]:
-    """Return the rows that came out, how often each; of a change feed, those that are there in the end."""
+    """Return the rows that came out, with their numbers; of a change feed, the rows that are there in the end."""
     rows = [row for table in results for row in table.to_pylist()]
     if verb.key is not None:
         rows.sort(key=lambda row: row[SEQUENCE])

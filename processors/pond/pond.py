@@ -55,12 +55,12 @@ class Pond(Verbs[Frame, pa.Table]):
     Times are exact to the microsecond. Durations are timedeltas, int milliseconds or text (``"5 minutes"``).
 
     Args:
-        backend: what keeps the state while a verb runs: a name, a URL or a supplier.
+        backend: the backend of the state while a verb runs: a name, a URL or a supplier.
         on_error: what happens to a row that cannot be processed (no key, no time, an unknown operation), or for which
             your own function fails: ``"fail"``, ``"skip"`` or ``"dead-letter"``.
 
     Raises:
-        UnknownBackendError, BackendNotInstalledError: there is no such backend, or it cannot be had.
+        UnknownBackendError, BackendNotInstalledError: there is no such backend, or it is not installed.
         ConfigurationError: there is no such policy.
 
     >>> from datetime import datetime
@@ -76,7 +76,7 @@ class Pond(Verbs[Frame, pa.Table]):
 
     @property
     def in_batches(self) -> PondInBatches:
-        """The same verbs on rows that come in micro-batches of one's own cutting.
+        """The same verbs on rows that come in micro-batches of your own cutting.
 
         Each is given schemas (``pyarrow.Schema``) in place of rows, and returns a ``MicroBatches``.
         """
@@ -100,11 +100,11 @@ class Pond(Verbs[Frame, pa.Table]):
 
         Args:
             make: makes the verb of ``in_batches`` with a grace, or a history, which it is given as a timedelta.
-            rows: of a verb on one input.
-            left, right: of a join.
-            tables: of a ``multi_join``, by name.
+            rows: the rows of a verb on one input.
+            left, right: the rows of a join.
+            tables: the rows of a ``multi_join``, by name.
             arrived: the column that says when a row arrived, of all inputs; the verb need not read it.
-            every: how much time a micro-batch takes in.
+            every: the length of a micro-batch.
             graces: the graces to try; by default those for which 1 %, 0.1 %, 0.01 % and none of the rows come later.
 
         Returns:

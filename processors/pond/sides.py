@@ -22,14 +22,14 @@ from millpond.processors.verbs.aggregates import AggregateCall
 
 @dataclass(frozen=True)
 class CheckedRows(Rows):
-    """Rows whose columns are as a user names them: those that are not there are refused."""
+    """Rows whose columns a user names; missing columns are refused."""
 
     def in_order(self, keys: Collection[str], time: str) -> bool:
         """Return whether rows of one of these keys come in the order that counts, as ``VerbSide`` sorts them."""
         return self.feed is not None and self.feed <= {self.paths[name] for name in keys}
 
     def operations(self, op: str | None) -> str | None:
-        """Return the column that says which rows are deletes: the one that is given, or else that of the change feed.
+        """Return the column that says which rows are deletes: the given one, or else that of the change feed.
 
         Raises:
             ConfigurationError: there is no such column, or it is no text.
@@ -47,7 +47,7 @@ class CheckedRows(Rows):
         return super().operations(op)
 
     def directions(self, where: str, order: str | Sequence[str]) -> int:
-        """Return how many directions an order may have, of a column or of several.
+        """Return the number of directions that an order may have, of a column or of several.
 
         Raises:
             ConfigurationError: there is none, a column is missing, or one of them has no order.
@@ -81,7 +81,7 @@ class CheckedRows(Rows):
         """Return the columns that a verb reads.
 
         Raises:
-            ConfigurationError: one is absent, or there are no times in that of the time.
+            ConfigurationError: a column is absent, or the column of the time has none.
         """
         ordering = [] if order is None else order if isinstance(order, list | tuple) and order else [order]
         for name in (*keys, *foreign, *(_order_column(role, one) for one in ordering)):
@@ -100,7 +100,7 @@ class CheckedRows(Rows):
         """Return the input of an aggregate.
 
         Raises:
-            ConfigurationError: a column is absent, or there are no times in that of the time.
+            ConfigurationError: a column is absent, or the column of the time has none.
         """
         self._check_aggregated(keys, time, calls, order)
         return super().aggregated(keys, time, calls, order, gap)
@@ -116,7 +116,7 @@ class CheckedRows(Rows):
         """Return the input of a verb that shows rows beside results of calls.
 
         Raises:
-            ConfigurationError: a column is absent, or there are no times in that of the time.
+            ConfigurationError: a column is absent, or the column of the time has none.
         """
         self._check_aggregated(keys, time, calls, order)
         return super().beside(keys, values, time, calls, order)
@@ -134,7 +134,7 @@ class CheckedRows(Rows):
         """Return the input of an aggregate over a change feed.
 
         Raises:
-            ConfigurationError: a column is absent, or there are no times in that of the time.
+            ConfigurationError: a column is absent, or the column of the time has none.
         """
         self._check_aggregated([*key, *by], time, calls, order)
         return super().regrouped(key, by, time, calls, op=op, order=order)
@@ -142,7 +142,7 @@ class CheckedRows(Rows):
     def _check_aggregated(
         self, keys: Sequence[str], time: str, calls: Mapping[str, AggregateCall], order: str | None
     ) -> None:
-        """Refuse columns that are absent, and times that are none."""
+        """Refuse columns that are absent, and a column of times that has none."""
         for name in (*keys, *([] if order is None else [_order_column(self.source, order)])):
             field_of(self.source, self.schema, name)
         check_time(self.source, self.schema, time, "time")
@@ -163,10 +163,10 @@ class VerbSide:
     """An input of a verb.
 
     Attributes:
-        role: what messages call it.
+        role: its name in messages.
         schema: its columns, in the types that verbs keep.
         table: its rows; None if they are yet to come.
-        rows: its rows, as far as is noted of them, with the columns that are added.
+        rows: its rows, by the notes on them, with the columns that are added.
         added: the columns that are made of the others.
     """
 
@@ -204,10 +204,10 @@ def check_time(role: str, schema: pa.Schema, name: object, what: str) -> str:
     """Return the column with the times.
 
     Args:
-        role: of the input.
+        role: the name of the input.
         schema: its columns.
-        name: what the user gave.
-        what: as which parameter.
+        name: the name that the user gave.
+        what: the parameter's name.
 
     Raises:
         ConfigurationError: there is none, or it has no times.

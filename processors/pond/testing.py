@@ -22,7 +22,7 @@ def cuts(draw: st.DrawFn, rows: Sequence[Mapping[str, Any]], *, in_order: bool =
     """Return a strategy for the rows in micro-batches of any size.
 
     Args:
-        draw: what Hypothesis gives.
+        draw: the function of Hypothesis.
         rows: the rows, as dicts.
         in_order: whether they come in this order; otherwise in any, so that rows are late.
     """
@@ -32,14 +32,14 @@ def cuts(draw: st.DrawFn, rows: Sequence[Mapping[str, Any]], *, in_order: bool =
 
 
 def answer(running: MicroBatches, batches: Iterable[Batch | Mapping[str, Batch]]) -> list[dict[str, Any]]:
-    """Return the rows that there are once a verb has been fed, whatever the micro-batches, in an order of their own.
+    """Return the rows that there are after a verb has been fed, for any micro-batches, in an order of their own.
 
     Args:
         running: the verb; it is closed then.
-        batches: the rows of each micro-batch, or by input (``"left"``, ``"right"``) those of a join.
+        batches: the rows of each micro-batch; for a join, by input (``"left"``, ``"right"``).
 
     Returns:
-        All rows that came out; of a change feed those that are there in the end, without the columns that tell of
+        All rows that came out; of a change feed, the rows that are there in the end, without the columns of
         changes.
     """
     with running:

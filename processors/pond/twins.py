@@ -1,4 +1,4 @@
-"""Rows that were written beside those that a verb makes of all rows at once.
+"""The comparison of written rows with those that a verb makes of all rows at once.
 
 Rule of this module: it compares tables, and knows no verb.
 """

@@ -2,7 +2,7 @@
 
 The rows of a micro-batch are packed where they come, and travel to the task of their key as they do between machines.
 
-Rule of this module: it knows one micro-batch; where tasks keep what they keep is up to ``TaskStores``.
+Rule of this module: it knows one micro-batch; ``TaskStores`` decides where tasks keep their state.
 """
 
 from collections import defaultdict
@@ -90,11 +90,11 @@ class VerbTasks:
     """A verb with so many tasks in each operator.
 
     Attributes:
-        made: the verb, and whose rows it reads.
-        partitions: how many.
+        made: the verb, with its inputs.
+        partitions: the number of tasks.
         on_error: what happens to a row that cannot be used, or for which a user's function fails.
         keep_letter: takes such rows; None if they are only left out.
-        late: what its tasks have told of late rows.
+        late: the reports of its tasks about late rows.
         versions: by name, the version that the last micro-batch has read of each table that the verb looks up.
     """
 
@@ -153,13 +153,13 @@ class VerbTasks:
         """Return the results of each task of the last operator.
 
         Args:
-            number: of the micro-batch; it grows.
+            number: the number of the micro-batch; it grows.
             inputs: by topic, the splits of its rows.
-            stores: of the tasks; the caller commits them afterward.
+            stores: the stores of the tasks; the caller commits them afterward.
             reached: how far all inputs have come, in microseconds since 1970; None for as far as their rows.
             complete: whether inputs are complete, so that whatever waits comes out.
             clock: the wall-clock time, int milliseconds.
-            tick: whether tasks are told it that have no rows.
+            tick: whether tasks without rows learn it, too.
 
         Raises:
             RecordError: a row cannot be used, and the policy is to fail.

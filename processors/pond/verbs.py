@@ -1,7 +1,7 @@
-"""The verbs on tables, whatever they are given and return.
+"""The verbs on tables, for all forms of rows and results.
 
-Rule of this module: it says which tables a verb reads. What the verb is, ``millpond.processors.calls`` tells. Names,
-arguments and meanings are those of ``Millpond``; columns are given by their names.
+Rule of this module: it says which tables a verb reads; ``millpond.processors.calls`` makes the verb. Names,
+arguments and meanings are as in ``Millpond``; columns are given by their names.
 """
 
 from abc import ABC, abstractmethod
@@ -846,7 +846,7 @@ class Verbs(ABC, Generic[Given, Result]):
         ttl: Duration | None = None,
         name: str | None = None,
     ) -> Result:
-        """Return a processor of your own, by key, with state and timers.
+        """Run a processor of your own, by key, with state and timers.
 
         It sees each key's rows and event-time timers in the order of time, and is the one that ``Millpond.apply``
         takes: so a test of it needs no Spark.
@@ -865,7 +865,7 @@ class Verbs(ABC, Generic[Given, Result]):
             name: of the verb, for messages; by default made of the processor's class and the columns.
 
         Returns:
-            What the processor returned, with the columns of ``schema``.
+            The rows that the processor returned, with the columns of ``schema``.
 
         Raises:
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
@@ -910,12 +910,12 @@ class Verbs(ABC, Generic[Given, Result]):
         """Return an input.
 
         Raises:
-            ConfigurationError: it is none.
+            ConfigurationError: these are no rows.
         """
 
     @abstractmethod
     def _result(self, made: Made, sides: Sequence[VerbSide]) -> Result:
-        """Return the result of the verb: what a call of it returns."""
+        """Return the result of the verb: the return value of its call."""
 
     @abstractmethod
     def _history(self, history: Duration | None, what: str = "history") -> Duration:

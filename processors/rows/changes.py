@@ -1,4 +1,4 @@
-"""The rows of a change feed that change something, and what they do.
+"""The rows of a change feed that change something, and their operations.
 
 Rule of this module: it reads the column ``op`` and nothing else; what a delete does to a record is the reader's duty.
 """
@@ -19,7 +19,7 @@ def changing(table: pa.Table, unusable: Unusable, column: str) -> tuple[pa.Table
     Args:
         table: rows, with the column ``op`` if they are a change feed.
         unusable: applies the policy for rows whose operation is null or unknown.
-        column: what the user calls the operation.
+        column: the user's name of the column.
 
     Raises:
         RecordError: an operation is null or unknown, and the policy is to fail.

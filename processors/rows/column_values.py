@@ -83,8 +83,8 @@ class ColumnValues:
 
     Attributes:
         owner: the sink or the verb, for messages.
-        optional: the entries that not every dict has; one in a nested column by its path, as ``"items.element.price"``.
-        named: what messages call a type.
+        optional: the entries that a dict may lack; in a nested column by their paths, as ``"items.element.price"``.
+        named: the names of types in messages.
     """
 
     owner: "ColumnsOwner"
@@ -231,7 +231,7 @@ def optional_columns(owner: ColumnsOwner, schema: pa.Schema, optional: Collectio
 
 
 def paths(name: str, type_: pa.DataType) -> Iterator[str]:
-    """Yield the column's name, and those of the columns inside it with the names around them."""
+    """Yield the column's name, and the names of columns inside it with the names around them."""
     yield name
     for inner, child in _fields(type_):
         yield from paths(f"{name}.{inner}", child)

@@ -1,7 +1,7 @@
 """Event times as a reader judges them: the unit that they count, and how far they may be ahead of the wall clock.
 
-Rule of this module: it is the only place of the readers that reads a clock, once for each chunk: that of the worker, or
-if that is apart from the clock of the state directory, that one, so that all workers judge alike.
+Rule of this module: it is the only place of the readers that reads a clock, once for each chunk: the worker's, or
+if it is apart from the clock of the state directory, the latter, so that all workers judge alike.
 """
 
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ class EventTimes:
     """The event times of one input. Travels to the workers.
 
     Attributes:
-        unit: what they count, since 1970.
+        unit: the unit that they count, since 1970.
         max_ahead: how far they may be ahead of the wall clock, in microseconds; None for any distance.
-        storage: the state directory, whose clock counts where it is apart from the worker's; None for the worker's.
+        storage: the state directory, whose clock counts if it is apart from the worker's; None for the worker's.
     """
 
     unit: TimeUnit
@@ -28,7 +28,7 @@ class EventTimes:
 
     @property
     def first_year(self) -> int:
-        """The year before which no event time is usable: that of the epoch, as in Kafka, or for verbs the first one."""
+        """The year before which no event time is usable: that of the epoch, as in Kafka, or for verbs year 1."""
         return 1 if self.unit is TimeUnit.MICROSECOND else 1970
 
     @property
@@ -38,7 +38,7 @@ class EventTimes:
 
     @property
     def last(self) -> int:
-        """The last event time that is usable, in their own unit: for verbs that of the last year."""
+        """The last event time that is usable, in their own unit: for verbs the end of the last year."""
         if self.unit is not TimeUnit.MICROSECOND:
             return MAX_TIME
         return (datetime.max - datetime(1970, 1, 1)) // timedelta(microseconds=self.unit)

@@ -43,7 +43,7 @@ class PartRows:
     """Rows that parts make of records. Travels to the workers.
 
     Attributes:
-        parts: what the columns are made of.
+        parts: make the columns.
         schema: the columns for Arrow.
     """
 
@@ -51,7 +51,7 @@ class PartRows:
     schema: pa.Schema
 
     def to_table(self, records: Records, first: int = 0) -> pa.Table:
-        """Return the rows of the records, of which the first has that ``sequence``."""
+        """Return the rows of the records, the first of which has that ``sequence``."""
         made = [column for part in self.parts for column in part.of(records, first)]
         columns = [in_type(column, field.type) for column, field in zip(made, self.schema, strict=True)]
         return pa.Table.from_arrays(columns, schema=self.schema)
@@ -70,5 +70,5 @@ class RowColumns:
     rows: PartRows
 
     def to_table(self, records: Records, first: int) -> pa.Table:
-        """Return the rows of the records, of which the first has that ``sequence``."""
+        """Return the rows of the records, the first of which has that ``sequence``."""
         return self.rows.to_table(records, first)

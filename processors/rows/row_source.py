@@ -36,11 +36,11 @@ class RowSource:
     Attributes:
         verb: the verb's name.
         input: makes records of rows.
-        key, time, op: what messages call the columns.
+        key, time, op: the names of the columns in messages.
         event_times: judges which times are usable.
         value_serde: reads packed values; None if processors take them as bytes.
         on_error: what happens to unusable rows.
-        split: whether rows come in partitions of Spark, of which messages tell; otherwise they are tables of a user.
+        split: whether rows come in partitions of Spark, which messages name; otherwise they are tables of a user.
     """
 
     verb: str
@@ -98,7 +98,7 @@ class RowReader:
         return self._unusable.skipped
 
     def usable(self, table: pa.Table) -> pa.Table:
-        """Return the usable rows; of those that are kept without a time, ``timestamp`` is null.
+        """Return the usable rows; rows that are kept without a time have a null ``timestamp``.
 
         Raises:
             RecordError: a row is unusable, and the policy is to fail.

@@ -19,7 +19,7 @@ class SinkTables(Protocol):
         """The sink's topic."""
 
     def to_table(self, records: Records, first: int) -> pa.Table:
-        """Return the rows of the records, of which the first has that ``sequence``.
+        """Return the rows of the records, the first of which has that ``sequence``.
 
         Raises:
             RecordError: a record does not fit.
@@ -33,7 +33,7 @@ class SinkRows:
     micro-batch; one that is repeated gives the same numbers again.
 
     Args:
-        sink: how records become rows.
+        sink: makes rows of records.
         batch: the number of the micro-batch.
     """
 

@@ -81,7 +81,7 @@ class Fault(NamedTuple):
     """The words of messages about an unusable record.
 
     Attributes:
-        what: what is found in the column.
+        what: the words for what is found in the column.
         detail: more of it; empty for nothing.
     """
 
@@ -104,13 +104,13 @@ class Unusable:
     """The unusable records of one split.
 
     Args:
-        topic: where the records come from.
+        topic: the topic of the records.
         on_error: what happens to them.
         split: the split's number.
-        keep_letter: takes those that are left out; None if they are only counted.
+        keep_letter: takes records that are left out; None if they are only counted.
         headers: the column with the records' headers, as pairs of key and value; None if they have none.
         numbered: whether messages tell the split, because a row is counted within it.
-        whose: how messages call the input; by default as a topic.
+        whose: the name of the input in messages; by default that of a topic.
 
     Attributes:
         skipped: how many were left out so far, by reason.
@@ -156,10 +156,10 @@ class Unusable:
 
         Args:
             table: the rows.
-            column: what the user calls the column ``timestamp``.
+            column: the user's name of the column ``timestamp``.
             event_times: judges what is too early, too late or too far ahead.
-            untimed: whether rows without a timestamp are kept. Of the others, those that are left out and only counted
-                are kept without theirs.
+            untimed: whether rows without a timestamp are kept. Other rows that would be left out and only counted
+                are then kept without their timestamps.
 
         Raises:
             RecordError: there are other rows, and the policy is to fail.
@@ -224,7 +224,7 @@ class Unusable:
         *,
         untimed: bool = False,
     ) -> pa.Table:
-        """Return the rows without those at the refused positions; ``untimed`` is that of ``timed``."""
+        """Return the rows without those at the refused positions; ``untimed`` is as in ``timed``."""
         if not refused:
             return table
         self.refuse(refused, reason, column, _entries(table), lambda row: fault)
@@ -242,9 +242,9 @@ class Unusable:
         entries_of: Callable[[int], Mapping[str, Any]],
         fault_of: FaultOf | None = None,
     ) -> None:
-        """Count the refused records, or fail with the first of them, of which ``entries_of`` gives the entries.
+        """Count the refused records, or fail with the first of them; ``entries_of`` returns a record's entries.
 
-        ``fault_of`` gives what messages say of one; by default that is the reason for which they are counted.
+        ``fault_of`` returns the words about a record; by default they are the reason for which it is counted.
         """
         if not refused:
             return
@@ -263,7 +263,7 @@ class Unusable:
         return f"column {column!r}: {fault.what} in row {self.seen + row}{self._within}"
 
     def _keep_row(self, row: int, reason: CounterName, column: str, entries: Mapping[str, Any], fault: Fault) -> None:
-        """Keep an unusable row; what is neither its key, nor its time, nor its headers, is its value."""
+        """Keep an unusable row; its value is all that is not its key, its time or its headers."""
         assert self._keep_letter is not None
         apart = ("key", "timestamp", self._headers)
         rest = {name: entry for name, entry in entries.items() if name not in apart}

@@ -1,6 +1,6 @@
 """``Change``: a table's new value and the old one that it replaced, and their bytes between tasks (KIP-904).
 
-The layout, byte for byte that of Kafka Streams; the last byte is a flag::
+The layout, byte for byte as in Kafka Streams; the last byte is a flag::
 
     0   old                                       only the old value is there
     1   new                                       only the new value is there
@@ -78,7 +78,7 @@ def _values(column: Array) -> list[Any]:
 
 
 class ChangeType(RowType):
-    """Changes that are a column: structs of the new value and the old one, null where there is none.
+    """A column of changes: structs of the new value and the old one, null where there is none.
 
     >>> ChangeType.of_values(pa.array(["new", None]), pa.array(["old", "gone"])).to_pylist()
     [Change(new='new', old='old', is_latest=True), Change(new=None, old='gone', is_latest=True)]
@@ -97,7 +97,7 @@ class ChangeSerde(ColumnarSerde[Change[T]]):
     r"""Changes of values that ``value_serde`` writes.
 
     Args:
-        value_serde: how the values become bytes.
+        value_serde: the serde of the values.
         upgrade_from: while a job is being upgraded: the release of Kafka Streams, such as ``"3.4"``, that must still be
             able to read the bytes. Releases before 3.5 do not know changes with both values.
 

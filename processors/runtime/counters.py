@@ -1,4 +1,4 @@
-"""The names of what processors count rather than raise.
+"""The names of events that processors count rather than raise.
 
 Rule of this module: one name has one meaning in all operators. A name begins with what became of the record:
 ``dropped`` records had no effect, ``passed`` records went on. ``waiting`` is a level: how much there is, not how often

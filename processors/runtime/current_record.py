@@ -33,8 +33,8 @@ class CurrentRecord:
     """The record that a task is at.
 
     Attributes:
-        metadata: of the record that the task has taken; None in punctuations, in ``flush`` and at the completion.
-        stream_time: the greatest timestamp of the records that the task has taken, but for those of global tables and
+        metadata: the metadata of the record; None in punctuations, in ``flush`` and at the completion.
+        stream_time: the greatest timestamp of the records that the task has taken, except those of global tables and
             stores, int milliseconds; None before the first.
     """
 

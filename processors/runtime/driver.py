@@ -49,13 +49,13 @@ class TopologyDriver:
     """Runs each sub-topology of a topology as one task.
 
     Args:
-        topology: what to run.
+        topology: the topology.
         backend: the backend of stores that name none themselves: a name, a URL or a supplier.
         local_dir: where persistent backends keep their files, for a later driver to find; a temporary directory unless
             given. Use it for one topology only: stores are found by sub-topology and name alone.
         on_error: what happens to a record for which a user's function fails: ``"fail"``, ``"skip"`` or
             ``"dead-letter"``.
-        reset_stream_time: the moment to which stream time is set back where it is later, before the first record; once
+        reset_stream_time: the moment to which a later stream time is set back before the first record; once
             for each moment.
 
     Attributes:
@@ -143,7 +143,7 @@ class TopologyDriver:
         timestamp: int,
         headers: Iterable[tuple[str, bytes | None]] = NO_HEADERS,
     ) -> None:
-        """Process one record of a source topic, and what it leads to as it arrives: just as Kafka Streams does.
+        """Process one record of a source topic, and what it leads to, as Kafka Streams does.
 
         Args:
             topic: the topic.
@@ -160,7 +160,7 @@ class TopologyDriver:
     def pipe_all(self, topic: str, records: Iterable[tuple[Any, Any, int]]) -> None:
         """Process records ``(key, value, timestamp)`` of one topic as one micro-batch; each may be a ``Record``.
 
-        They are taken in the order that the topology says (``StreamsBuilder(order=...)``): by default that of time,
+        They are taken in the order of the topology (``StreamsBuilder(order=...)``): by default in the order of time,
         and at equal times as they are given here.
         """
         rows = list(records)
@@ -192,7 +192,7 @@ class TopologyDriver:
         self._micro_batch(lambda tasks: tasks.run(inputs, order))
 
     def advance_wall_clock(self, milliseconds: int) -> None:
-        """Advance the driver's clock, which starts at 0 and moves in no other way, and fire what is due."""
+        """Advance the driver's clock, which starts at 0 and moves only by this, and fire what is due."""
         self._wall_clock += milliseconds
         self._micro_batch(lambda tasks: tasks.punctuate(self._wall_clock))
 

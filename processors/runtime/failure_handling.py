@@ -73,20 +73,20 @@ class FailureHandling(ABC):
         """Fail because of a record for which a user's function failed, or count it: the caller goes on without it.
 
         Args:
-            error: what was raised.
+            error: the exception.
             key, value, timestamp: the record's.
             step: more about what was done with it, for messages.
             headers: the record's; None if it has none.
 
         Raises:
             UserFunctionError: the policy is to fail.
-            Exception: the error itself, if it is that of a store and not of a user's function.
+            Exception: the error itself, if it comes from a store and not from a user's function.
         """
         self._policy.leave_out(self._place, error, key, value, timestamp, step, headers)
         self.count(CounterName.DROPPED_USER_ERROR)
 
     def check(self, error: Exception) -> None:
-        """Raise an error again unless it is that of a record which the policy leaves out.
+        """Raise an error again unless it is about a record that the policy leaves out.
 
         For calls that repeat what has failed, and has been counted, for another record before.
         """

@@ -1,7 +1,7 @@
 """Records for which a user's function failed: the error that names one, and the policy for them.
 
-Rule of this module: it knows neither operators nor where dead letters are kept. A failure of Millpond's own, or of a
-storage engine, is nobody's record: it fails the task whatever the policy.
+Rule of this module: it knows neither operators nor where dead letters are kept. A failure of Millpond, or of a
+storage engine, is about no record: it fails the task under any policy.
 """
 
 from collections.abc import Callable
@@ -55,14 +55,14 @@ class Place:
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """A record that was left out, and why.
+    """A record that was left out, and the reason.
 
     Attributes:
         operator: the node that left it out.
         task_id: the task's name.
         topics: the source topics of the task's sub-topology.
-        reason: a ``CounterName``: what it was counted as.
-        error: what went wrong.
+        reason: the ``CounterName`` that it was counted as.
+        error: the message of the error.
         key, value: the record's, as the operator saw them.
         timestamp: the record's; of a punctuation, when it fired.
         headers: the record's, as the operator saw them; ``()`` if it has none.
@@ -133,11 +133,11 @@ class FailurePolicy:
         step: str = "",
         headers: Headers | None = None,
     ) -> None:
-        """Fail because of a record, or let it go.
+        """Raise the error of a record, or count the record as left out.
 
         Args:
-            place: where.
-            error: what was raised.
+            place: the place of the failure.
+            error: the exception.
             key, value, timestamp: the record's.
             step: more about what was done with it, for messages.
             headers: the record's; None if it has none.

@@ -21,7 +21,7 @@ _HEAD: Final = bytes([_VERSION])
 
 
 def stream_time_of(number: int) -> str:
-    """Return the name under which processor ``number`` of those that share a store keeps its stream time."""
+    """Return the name under which processor ``number`` on a store keeps its stream time."""
     return f"{STREAM_TIME}-{number}"
 
 
@@ -42,7 +42,7 @@ class KeptTime:
 
         Raises:
             FormatError: it was written in a version that this release does not know.
-            CorruptStoreError: the bytes are not those of a time.
+            CorruptStoreError: the bytes are no time.
         """
         data = read_versioned(self._store, self._name, TIME_SIZE, "time")
         return None if data is None else unpack_time(data)
@@ -66,7 +66,7 @@ def read_versioned(store: Any, name: str, size: int, what: str) -> bytes | None:
         store: the store.
         name: the name of the metadata.
         size: how many bytes there must be.
-        what: what they are called in messages.
+        what: their name in messages.
 
     Raises:
         FormatError: they were written in a version that this release does not know.

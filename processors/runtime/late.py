@@ -1,6 +1,6 @@
-"""Late records: what an operator has left out for its time, with how late it was.
+"""Late records: those that an operator has left out for their time, and how late they were.
 
-Rule of this module: it says what is known of such records. Who keeps them, and where, is up to the driver.
+Rule of this module: it describes such records. The driver decides who keeps them, and where.
 """
 
 from collections.abc import Callable
@@ -23,12 +23,12 @@ class LateRecords:
     """Records that an operator has left out, or joined with nothing, because they came too late for it.
 
     Attributes:
-        place: which operator.
-        reason: what they were counted as.
+        place: the place of the operator.
+        reason: the name that they were counted as.
         records: the records.
         reached: for each, the time that the operator had reached.
         short: for each, by how much the operator's grace, lateness or history was too short for it.
-        allowed: that grace, lateness or history; all times and lengths count what the records' timestamps count.
+        allowed: that grace, lateness or history; all times and lengths have the unit of the records' timestamps.
     """
 
     place: Place

@@ -1,4 +1,4 @@
-"""``LocalTasks``: a topology's tasks in one process, and what travels between them.
+"""``LocalTasks``: a topology's tasks in one process, and the records that travel between them.
 
 Rule of this module: it runs tasks until nothing waits for any of them, and knows nothing of stores and commits. After a
 failure its tasks are where they were when it happened, so after a rollback they are made anew.
@@ -34,10 +34,10 @@ class LocalTasks:
     """The tasks of all sub-topologies, each with all of its records.
 
     Args:
-        topology: what they run.
-        tasks: one for each sub-topology, in the order of the topology: each comes after those that write the
+        topology: the topology.
+        tasks: one for each sub-topology, in the order of the topology: each comes after the writers of the
             repartition topics it reads.
-        repartitions: how records pass each repartition topic.
+        repartitions: pass records through each repartition topic.
 
     Attributes:
         tasks: the tasks.
@@ -53,11 +53,11 @@ class LocalTasks:
     def run(self, inputs: Mapping[str, Records], order: Order = Order.ARRIVAL) -> None:
         """Run tasks over the records of these topics until nothing waits for any of them.
 
-        What a record sends back to a task that it has passed comes before the next record.
+        Records that are sent back to a task come before its next record.
 
         Args:
             inputs: the records, by topic.
-            order: in which order each task takes them.
+            order: the order in which each task takes them.
         """
         if not self._loops:
             self._run(inputs, order)
@@ -82,7 +82,7 @@ class LocalTasks:
             self.run({})
 
     def complete(self) -> None:
-        """Complete each task after all that others send to it; what comes back in a loop completes it once more."""
+        """Complete each task after it has all records that others send; a task in a loop is completed again."""
         once = False
         while not once or any(self._pending.values()):
             once = True

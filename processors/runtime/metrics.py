@@ -1,7 +1,7 @@
 """The names of what a task measures in a micro-batch.
 
-Rule of this module: what is late, dropped or waiting is counted (``millpond.processors.runtime.counters``) and not
-measured once more. What stores measure is in ``millpond.metrics``.
+Rule of this module: late, dropped and waiting records are counted (``millpond.processors.runtime.counters``) and not
+measured once more. The metrics of stores are in ``millpond.metrics``.
 """
 
 from enum import StrEnum

@@ -29,7 +29,7 @@ class SourceNode(Node):
     """Reads the records of one topic.
 
     Attributes:
-        stream: whether the records are those of a stream, not updates of a table.
+        stream: whether the records are a stream, not updates of a table.
         broadcast: whether every task gets all records, not only those of its own keys.
         without_window: whether records, whose keys are windowed, go to the tasks of their keys without the windows.
     """

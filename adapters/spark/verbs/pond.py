@@ -315,7 +315,7 @@ class Millpond(JoinVerbs):
         dropped: Collection[str] = (),
         ticks: DataFrame | None = None,
     ) -> DataFrame:
-        """Return a processor of your own, by key, with state and timers.
+        """Run a processor of your own, by key, with state and timers.
 
         It sees each key's rows and event-time timers in the order of time. As long as no row is later than
         ``lateness``, its results do not depend on the order of arrival, the number of tasks or the micro-batches.

@@ -1,1 +1,1 @@
-"""Change feeds as calls see them: what verbs note of those that they make, and what is asked of rows that change."""
+"""Change feeds as calls see them: the notes of verbs on their feeds, and the questions about rows that change."""

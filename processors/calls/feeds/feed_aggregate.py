@@ -1,4 +1,4 @@
-"""``aggregate`` over a change feed as a user calls it: which feed it is, and what cannot be asked of it."""
+"""``aggregate`` over a change feed as a user calls it: its feed, and the options that it cannot have."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Changes(Generic[Column]):
         op: the column that says which rows are deletes.
         order: the column that decides which of several rows counts; None if their times do.
         by_order: whether the order decides among rows of one time, too.
-        late: whether a change may come in a later micro-batch than one of its key that counts more, as those of a verb
+        late: whether a change may come in a later micro-batch than one of its key that counts more; changes of a verb
             never do.
     """
 
@@ -59,7 +59,7 @@ def changes_in(
 
     Raises:
         ConfigurationError: there is a key and nothing says which rows are deletes, or the other way round, or a feed
-            of a verb has lost what says how its rows replace each other.
+            has lost the columns by which its rows replace each other.
     """
     found, feed = rows.operations(op), rows.told
     if found is None:
@@ -122,7 +122,7 @@ def _of_verb(
 
 
 def _among(names: Collection[str]) -> str:
-    """Return those of the columns that are there, in the sentence that others are missing."""
+    """Return the words for the columns that are there, in the sentence that others are missing."""
     return f"only {', '.join(sorted(names))} {'is' if len(names) == 1 else 'are'}" if names else "none are"
 
 
@@ -172,10 +172,10 @@ def make_feed_aggregate(
 
 
 def check_feed_options(name: str, *, window: object, until: object, emit: object, ttl: object, expired: object) -> None:
-    """Refuse what has no meaning for rows that are replaced and deleted.
+    """Refuse options that have no meaning for rows that are replaced and deleted.
 
     Raises:
-        ConfigurationError: there is some.
+        ConfigurationError: there is one.
     """
     if window is not None:
         raise ChangeFeedError(

@@ -49,10 +49,10 @@ class Feed:
     """The change feed of a verb among the columns of a DataFrame.
 
     Attributes:
-        keys: those of its key's columns that are there.
-        whole: whether those are all.
-        row: the columns by which its rows replace each other; None if not all of them are there, or nobody knows them.
-        op, sequence, time: the names of its other columns; None for one that is not there.
+        keys: the columns of its key that are there.
+        whole: whether these are all.
+        row: the columns by which its rows replace each other; None if not all of them are there, or they are not known.
+        op, sequence, time: the names of its other columns; None for a column that is not there.
     """
 
     keys: Collection[str]
@@ -64,7 +64,7 @@ class Feed:
 
     @property
     def changes(self) -> Collection[str]:
-        """The columns that it has besides those of its rows."""
+        """The columns that a feed adds to its rows."""
         return [name for name in (self.op, self.sequence, self.time) if name is not None]
 
     def gone(self, op: object, time: object) -> Gone | None:
@@ -117,10 +117,10 @@ def feed_marks(verb: str, keys: Collection[str], row: Collection[str]) -> Mappin
 
 
 def feed_among(marks: Mapping[str, Sequence[str] | None]) -> Feed | None:
-    """Return the change feed that rows are of; None if there is none, or columns of several.
+    """Return the change feed of rows; None if there is none, or columns of several.
 
     Args:
-        marks: by column, what ``feed_marks`` has noted of it under ``FEED``; None if nothing.
+        marks: by column, the mark of ``feed_marks`` under ``FEED``; None without one.
     """
     known = {name: _mark(mark) for name, mark in marks.items() if mark is not None}
     verbs = {mark.verb for mark in known.values() if mark.role in CHANGE_COLUMNS}

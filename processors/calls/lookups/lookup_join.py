@@ -52,7 +52,7 @@ class TableSide:
     Attributes:
         table: reads it.
         schema: its columns, in the types that verbs keep.
-        columns: by the name in the result, those that are wanted there; None for all that are not in ``on``.
+        columns: by their names in the result, the columns wanted there; None for all that are not in ``on``.
     """
 
     table: VersionedTable
@@ -60,14 +60,14 @@ class TableSide:
     columns: Sequence[str] | Mapping[str, str] | None
 
     def in_result(self, keys: Collection[str], op: str | None) -> dict[str, str]:
-        """Return the columns that reach the result, by the names that they have there.
+        """Return the columns that reach the result, by their names there.
 
         Args:
             keys: the columns in ``on``.
-            op: the one that says which rows are deletes.
+            op: the column that says which rows are deletes.
 
         Raises:
-            ConfigurationError: there is no such column, or a name is none.
+            ConfigurationError: there is no such column, or a name is not one.
         """
         if self.columns is None:
             return {name: name for name in self.schema.names if name not in (*keys, op)}
@@ -202,7 +202,7 @@ def _read(
     order: str | None,
     null_safe: bool,
 ) -> Selection:
-    """Return the columns of the table that the verb reads; those of the result have their names there."""
+    """Return the columns of the table that the verb reads, under their names in the result if they are in it."""
     if order is not None:
         right.field(order, "right_order")
     apart = {"time": time, "op": op, "order": order}
@@ -242,7 +242,7 @@ def _check_times(left: pa.DataType, right: pa.DataType, times: tuple[Any, str]) 
 
 
 def _check_max_bytes(max_bytes: object) -> None:
-    """Refuse what is no number of bytes that a column can have.
+    """Refuse a value that is not a number of bytes that a column can have.
 
     Raises:
         ConfigurationError: it is none.

@@ -124,7 +124,7 @@ def _add_session_aggregation(
 
 
 def first_windows(windows: AnyWindows) -> OneKind:
-    """Return the windows, or of those that change, the first."""
+    """Return the windows; of windows that change, the first."""
     return windows.eras[0] if isinstance(windows, ChangedWindows) else windows
 
 
@@ -168,13 +168,13 @@ def _add(
     """Add one processor for each input, all on one store, and return the node that the updates come out of.
 
     Args:
-        graph: what to add to.
-        inputs: what is aggregated.
-        spec: of the store.
+        graph: the graph.
+        inputs: the inputs, each with its aggregation.
+        spec: the store's spec.
         caching: whether only the last update of each key in a micro-batch is forwarded.
         make: makes a processor.
-        result_serde: how the keys of the updates become bytes.
-        prefix: of the nodes' names.
+        result_serde: the serde of the updates' keys.
+        prefix: the beginning of the nodes' names.
     """
     alone = len(inputs) == 1
     nodes = [graph.new_name(prefix) for _ in inputs]

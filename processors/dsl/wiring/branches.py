@@ -13,8 +13,8 @@ class Split:
     """A split in progress; nothing is added to the graph before it ends.
 
     Attributes:
-        stream: what is split.
-        prefix: what the names of all branches begin with.
+        stream: the stream that is split.
+        prefix: the beginning of the names of all branches.
         branches: predicates and full names, in the order in which they are tried.
     """
 

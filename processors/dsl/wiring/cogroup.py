@@ -66,7 +66,7 @@ class Cogroup:
         materialized: Materialized | None,
         windows: AnyWindows,
     ) -> StoredTable:
-        """Return the aggregate of each key and window; ``merger`` merges those of two sessions."""
+        """Return the aggregate of each key and window; ``merger`` merges the aggregates of two sessions."""
         inputs, emit = self._inputs(initializer, merger), EmitStrategy.ON_WINDOW_UPDATE
         materialized = materialized or Materialized()
         return add_windowed_aggregation(self._first.graph, inputs, materialized, self._serdes, windows, emit)

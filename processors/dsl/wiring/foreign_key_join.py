@@ -183,9 +183,9 @@ def _foreign_side(graph: TopologyGraph, name: str, subscribed: str, foreign: Tab
 def _part_sides(name: str, left: TableHandle, foreign: TableHandle, serdes: _Serdes, graph: TopologyGraph) -> None:
     """Let tasks of their own answer, with a copy of the foreign table, where left tasks would ask themselves.
 
-    Otherwise those of the foreign table answer, so subscriptions go where its rows are: those of a windowed aggregation
-    to their keys without the windows, as in Kafka Streams. All that is in the graph decides, in whatever order it was
-    added.
+    Otherwise tasks of the foreign table answer, so subscriptions go where its rows are: for a windowed aggregation
+    to their keys without the windows, as in Kafka Streams. The whole graph decides, whatever order it was
+    added in.
     """
     if not graph.connected(left.node, foreign.node):
         if _lies_without_window(graph, foreign.node, serdes.foreign_key):

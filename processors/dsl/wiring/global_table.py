@@ -20,7 +20,7 @@ class GlobalKTable:
     Attributes:
         node: the node that keeps it current.
         store: the name of its store.
-        key_serde, value_serde: how its rows become bytes.
+        key_serde, value_serde: the serdes of its rows.
     """
 
     graph: TopologyGraph = field(repr=False)

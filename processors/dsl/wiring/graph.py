@@ -37,12 +37,12 @@ class TopologyGraph:
         key_serde, value_serde: used wherever no other serde is known.
         upgrade_from: the release whose formats internal topics must still be written in; None for this one's.
         optimize: whether operators may share what they would otherwise keep twice.
-        order: in which order tasks take the records of a micro-batch.
+        order: the order in which tasks take the records of a micro-batch.
 
     Attributes:
         windows: by node, the windows of the aggregations, for operators below that ask when a window closes.
-        tables: by node, how each table is configured.
-        joins: by node, the types of the joins of tables; on those without a store the rows of stores below depend.
+        tables: by node, the configuration of each table.
+        joins: by node, the types of the joins of tables; rows of stores below depend on joins without a store.
         nodes: by name, parents before children.
         stores: by name.
         internal_topics: the repartition topics.
@@ -165,13 +165,13 @@ class TopologyGraph:
     def add_internal_topic(
         self, topic: str, sink: str, source: str, parents: Iterable[str], serdes: tuple[SerdeLike, SerdeLike]
     ) -> None:
-        """Add a repartition topic, the node that writes it and the one that reads it back."""
+        """Add a repartition topic, the node that writes it and the node that reads it back."""
         self.internal_topics.add(topic)
         self.add(SinkNode(sink, tuple(parents), topic=topic, produced=Produced(*serdes, name=sink)))
         self.add(SourceNode(source, topic=topic, consumed=Consumed(*serdes, name=source)))
 
     def sources_of(self, node: str) -> list[SourceNode]:
-        """Return the nodes that read the records of which those that come out of ``node`` are made, in its tasks."""
+        """Return the nodes whose records become those that come out of ``node``, in its tasks."""
         above = {node: self.nodes[node]}
         waiting = [*above.values()]
         while waiting:
@@ -229,7 +229,7 @@ class TopologyGraph:
         self.add_store(spec, node)
 
     def use(self, node: str, stores: Iterable[str | StoreSpec]) -> None:
-        """Let ``node`` use stores: names of those that are in the graph, and descriptions of new ones."""
+        """Let ``node`` use stores: names of stores in the graph, and descriptions of new ones."""
         for store in stores:
             if isinstance(store, StoreSpec):
                 self.add_store(store, node)
@@ -260,7 +260,7 @@ class TopologyGraph:
                 self.nodes[node] = replace(found, stores=(*found.stores, store))
 
     def _is_broadcast(self, names: Iterable[str]) -> bool:
-        """Return whether one of these nodes reads a topic of which every task gets all."""
+        """Return whether one of these nodes reads a topic that every task gets in full."""
         return any(isinstance(node := self.nodes[name], SourceNode) and node.broadcast for name in names)
 
     def connected(self, one: str, other: str) -> bool:
@@ -322,7 +322,7 @@ class TopologyGraph:
         return node.parents if through is None else [through]
 
     def _copy(self) -> Self:
-        """Return a graph that may be changed without changing this one; what is to happen at ``build`` is left out."""
+        """Return a graph that may be changed without changing this one; changes for ``build`` are left out."""
         graph = type(self)(
             key_serde=self.key_serde,
             value_serde=self.value_serde,

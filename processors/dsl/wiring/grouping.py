@@ -34,7 +34,7 @@ class StreamGrouping:
 
     Attributes:
         stream: the stream.
-        grouped: how it is read once it is grouped.
+        grouped: the serdes of its records once it is grouped.
     """
 
     stream: StreamHandle
@@ -90,7 +90,7 @@ class WindowedGrouping:
     Attributes:
         grouping: the grouped stream.
         windows: windows of time, or sessions.
-        emit: when results are emitted.
+        emit: the time at which results are emitted.
     """
 
     grouping: StreamGrouping
@@ -117,7 +117,7 @@ class TableGrouping:
     Attributes:
         table: the table, which sends the value before each update.
         selectors: each returns a group of a row, and its value there.
-        grouped: how the changes are read.
+        grouped: the serdes of the changes.
     """
 
     table: TableHandle
@@ -131,10 +131,10 @@ class TableGrouping:
     def aggregate(
         self, aggregation: Aggregation, materialized: Materialized | None, value_serde: SerdeLike | None, prefix: str
     ) -> StoredTable:
-        """Return the aggregate of each group; ``value_serde`` is that of the results unless ``materialized`` names one.
+        """Return the table of aggregates by group; ``value_serde`` counts if ``materialized`` names none.
 
         Raises:
-            TopologyError: it is to expire, though rows would be taken out of it afterward.
+            TopologyError: aggregates expire, though rows would be taken out of them afterward.
         """
         materialized = materialized or Materialized()
         if materialized.ttl is not None:
@@ -152,11 +152,11 @@ class TableGrouping:
     def folded(
         self, make: Callable[[StoreSpec, TableConfig], Processor], materialized: Materialized, *stores: StoreSpec
     ) -> StoredTable:
-        """Return the table of groups whose changes a processor takes, which has more stores than that of the table.
+        """Return the table of groups whose changes a processor takes, with more stores than the table's.
 
         Args:
             make: makes the processor.
-            materialized: of the table, with its serdes and its name.
+            materialized: the store of the table, with its serdes and its name.
             stores: the other stores.
         """
         graph, node = self.table.graph, self.table.graph.new_name("KTABLE-AGGREGATE-")

@@ -1,4 +1,4 @@
-"""Sinks: where records leave the topology, all by one topic, or each by the one that a function chooses.
+"""Sinks: records leave the topology by one topic, or each by a topic that a function chooses.
 
 A choice is a processor with a sink behind it for each of the topics, so that a driver finds every topic
 among its sinks before the first record comes.
@@ -26,14 +26,14 @@ def add_sink(
     topics: Collection[str],
     produced: Produced,
 ) -> str:
-    """Write what comes out of ``parents``; returns the name of the node that takes it.
+    """Write the output of ``parents``; return the name of the node that takes it.
 
     Args:
         graph: the graph.
         parents: nodes.
         topic: the topic, or a function that chooses it.
-        topics: those that the function may choose.
-        produced: how records are written.
+        topics: the topics that the function may choose.
+        produced: the options for writing.
 
     Raises:
         TopologyError: ``topics`` are missing, or there is no function that chooses among them, or a serde is missing.

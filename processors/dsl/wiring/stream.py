@@ -19,9 +19,9 @@ class StreamHandle:
     """A stream of records.
 
     Attributes:
-        graph: where it is.
+        graph: its graph.
         node: the node that the records come out of.
-        key_serde, value_serde: how they become bytes; None if not known.
+        key_serde, value_serde: their serdes; None if not known.
         repartition_required: whether the key has changed since the records were last partitioned by it. The next
             operator that needs equal keys together sends them through a repartition topic.
     """

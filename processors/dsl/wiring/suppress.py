@@ -24,10 +24,10 @@ _TIMES_AND_ORIGIN = 28
 
 @dataclass(frozen=True)
 class SuppressedTable(StoredTable):
-    """A table some of whose updates are held back.
+    """A table with updates that are held back.
 
     Attributes:
-        parent: the table whose updates they are.
+        parent: the table of these updates.
         buffer: the name of the buffer's store.
         serdes: of keys and values, as the buffer writes them.
         make: makes the processor, given its configuration and the name of the store.

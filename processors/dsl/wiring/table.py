@@ -39,12 +39,12 @@ from millpond.stores.typed.windows.grids import EVERYWHERE, Grid
 
 
 class TableCopies:
-    """Tables as tasks other than their own read them: what has a store is copied, what has none is made anew of that.
+    """Tables for tasks other than their own: a table with a store is copied, others are made anew of the copies.
 
     Args:
-        graph: what they are added to.
-        name: of the copy of ``table``; those of the tables that it is made of are named after it.
-        table: what is read.
+        graph: the graph that they are added to.
+        name: the name of the copy of ``table``; copies of the tables that it is made of are named after it.
+        table: the table that is read.
     """
 
     def __init__(self, graph: TopologyGraph, name: str, table: "TableHandle") -> None:
@@ -70,9 +70,9 @@ class TableHandle(ABC):
     """A table of the latest value of each key.
 
     Attributes:
-        graph: where it is.
+        graph: its graph.
         node: the node that its updates come out of.
-        key_serde, value_serde: how its rows become bytes; None if not known.
+        key_serde, value_serde: the serdes of its rows; None if not known.
     """
 
     graph: TopologyGraph = field(repr=False)
@@ -147,7 +147,7 @@ class WindowedTable(StoredTable):
     """The results of a windowed aggregation, by key and window.
 
     Attributes:
-        grid: where windows of time begin and end.
+        grid: the grid of windows of time.
     """
 
     grid: Grid = EVERYWHERE
@@ -163,7 +163,7 @@ class SourceTable(StoredTable):
     """A table made of records; it gets a store if it asks for one, or when an operator needs to look it up.
 
     Attributes:
-        spec: of the store.
+        spec: the store's spec.
     """
 
     spec: StoreSpec
@@ -191,7 +191,7 @@ class DerivedTable(StoredTable):
 
     Attributes:
         parent: the other table.
-        operation: how its values follow from the parent's.
+        operation: makes its values of the parent's.
     """
 
     parent: TableHandle
@@ -337,11 +337,11 @@ def _derived(
 
 
 def keep(table: TableHandle, materialized: Materialized, terms: Terms | None = None) -> None:
-    """Give a table the store that ``materialized`` asks for, if any, which decides whether the table is versioned.
+    """Give a table the store that ``materialized`` asks for, if any; the store decides whether the table is versioned.
 
     Args:
         table: the table.
-        materialized: how it is kept.
+        materialized: the store, if any.
         terms: the parameters on which its rows depend; None for none.
 
     Raises:

@@ -36,7 +36,7 @@ class TableTableResult(StoredTable):
     Attributes:
         left, right: the sides.
         joiner: called with the key, the left and the right value.
-        join_type: which side may be missing.
+        join_type: the type of the join.
         complete: whether it has a complete history.
         vectorized: whether the joiner takes columns.
     """

@@ -1,7 +1,7 @@
-"""A run of records, column by column: what flows between the processors of a task.
+"""A run of records, column by column: the form in which they flow between the processors of a task.
 
-Rule: a batch is never changed. A processor that changes a column makes a new list and passes the other columns on as
-they are, so ``map_values`` costs a single list.
+Rule of this module: a batch is never changed. A processor that changes a column makes a new list and passes the other
+columns on as they are, so ``map_values`` costs a single list.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -52,7 +52,7 @@ class Batch:
         return len(self.keys)
 
     def to_batch(self) -> "Batch":
-        """Return the batch itself: what ``Columns`` turn into is one already."""
+        """Return the batch itself, as ``Columns`` return the batch that they turn into."""
         return self
 
     def __repr__(self) -> str:

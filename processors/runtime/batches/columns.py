@@ -1,8 +1,8 @@
-"""A run of records as Arrow columns: what flows where nobody needs a Python object of each record.
+"""A run of records as Arrow columns: the form in which they flow where nobody needs a Python object of each record.
 
 Rule: columns are never changed, and say the same as the ``Batch`` that they turn into. Which form a processor takes is
-its own choice (``Processor.process_columns``); nobody asks a run for its form but those who bring runs in or carry them
-out.
+its own choice (``Processor.process_columns``); only the code that brings runs in or carries them out asks a run for its
+form.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ class Columns:
         keys: the keys, an Arrow array.
         values: the values, an Arrow array; for a table, the new value of each update, null where the row was deleted.
         timestamps: int milliseconds since the epoch.
-        positions: those of ``Batch.positions``; None where the columns come in order.
+        positions: as in ``Batch.positions``; None where the columns come in order.
         olds: for a table, the value before each update, an Arrow array; None if no operator needs them.
         latest: for a table, whether each update is its key's newest by timestamp (KIP-914); None means all are.
     """
@@ -107,7 +107,7 @@ class Columns:
         )
 
     def present(self, *, keys: bool = True, values: bool = False) -> "Columns":
-        """Return the records that have what is asked for, a key or a value; these columns themselves if all have."""
+        """Return the records that have a key, a value or both, as asked; these columns themselves if all have."""
         wanted = [column for column, asked in ((self.keys, keys), (self.values, values)) if asked and column.null_count]
         return self.select(valid(*wanted)) if wanted else self
 
@@ -141,7 +141,7 @@ def joined(runs: Sequence[Records]) -> Records:
 
 
 def put_in_order(runs: Sequence[Records]) -> Records:
-    """Return the records of runs that have positions, in the order of these and without; ties stay as they come."""
+    """Return the records of runs by their positions, without positions; ties stay as they come."""
     whole = _laid_end_to_end(runs)
     if whole is None:
         return in_order([run.to_batch() for run in runs])

@@ -1,4 +1,4 @@
-"""Headers: what a record carries beside its key and its value, as in Kafka: pairs of a name and bytes, in order.
+"""Headers: the pairs of a name and bytes, in order, that a record carries beside its key and value, as in Kafka.
 
 Rule of this module: headers are never changed, so that records and their results may share them. Their bytes, where a
 store keeps them, are for each pair::

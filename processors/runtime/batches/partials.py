@@ -1,6 +1,6 @@
 """Partial aggregates: one record in place of many of the same key, made before they travel to the task of that key.
 
-Rule of this module: it says what those who make them and the processors that take them agree on. A processor that takes
+Rule of this module: it is the contract of their makers and of the processors that take them. A processor that takes
 them ends with the stores, the results and the counts that the records themselves would have given.
 """
 
@@ -17,7 +17,7 @@ class Combiner(ABC):
 
     Attributes:
         spares: whether the records travel beside their partial aggregates, for a task that cannot take these.
-        value_serde: how the partial aggregates travel.
+        value_serde: the serde of the partial aggregates.
         most_new: all records are combined if at most this share of a sample of one in eight has a key of its own there.
     """
 
@@ -27,10 +27,10 @@ class Combiner(ABC):
 
     @abstractmethod
     def keys(self, records: pa.Table) -> Any:
-        """Return the keys, an Arrow array in which equal entries are the same key; None if there is no such.
+        """Return the keys, an Arrow array in which equal entries are the same key; None if there is no such array.
 
         Args:
-            records: the columns key, value and timestamp (int64) of records, of which neither key nor value is null.
+            records: the columns key, value and timestamp (int64) of records without a null key or value.
         """
 
     @abstractmethod
@@ -42,5 +42,5 @@ class Combiner(ABC):
 
         Returns:
             The columns key, value (what ``value_serde`` reads) and timestamp, which is the greatest of the key's.
-            None if the aggregate could then be another one than that of the records.
+            None if the result could then differ from that of the records.
         """

@@ -33,7 +33,7 @@ class ColumnFunction(RowFunction):
 
     Args:
         function: the function.
-        types: of its arguments where they come as objects; None for what Arrow finds for them.
+        types: the types of arguments that come as objects; None for those that Arrow finds.
     """
 
     def __init__(self, function: Callable[..., Any], types: Sequence[pa.DataType | None]) -> None:

@@ -47,19 +47,19 @@ class Operator(Processor):
     def advance(self, time: int) -> None:
         """Learn that the time of the input is ``time``: forward what waits for it, then tell the children.
 
-        An override is for an operator that has a stream time of its own; it does what a record of that time would do
+        An operator that has a stream time of its own overrides this; it does what a record of that time would do
         for the others, and calls this one last.
         """
         self.context.advance(time)
 
     def expire(self, time: int) -> None:
-        """Let the entries of the store that it ``fills`` expire as of ``time``, and forward that if somebody asks."""
+        """Let the entries of the store that it ``fills`` expire as of ``time``, and forward deletes if configured."""
 
     def settle(self) -> None:
-        """Process what was kept, if ``context.gathers``: nothing that comes before it is still on its way."""
+        """Process what was kept, if ``context.gathers``: everything that comes before it has arrived."""
 
     def flush(self) -> None:
-        """Called before each commit, parents before children: forward what was held back, store what must last.
+        """Forward what was held back, and store what must last; called before each commit, parents before children.
 
         It may be called several times before a commit.
         """

@@ -16,7 +16,7 @@ class Promises:
     Attributes:
         repeatable: whether ``process`` has changed and forwarded nothing when it raises (``ProcessorContext.declare``).
         by_key: whether records of different keys may come in any order, if ``Batch.positions`` tells the order that
-            they had. Then what it does with a record depends only on those of the same key before it, and changes only
+            they had. Then its work on a record depends only on earlier records of the same key, and changes only
             that key's state. What it forwards, it forwards at once: under the record's key, or else to sinks only; at
             its timestamp or a later one; and with its position.
         commutes: whether records of one key and time may come in any order: what it makes of them is the same.
@@ -29,12 +29,12 @@ class Promises:
             timestamps.
         puts: the store, if there is one, that takes the records as they come, under their own keys, at their timestamps
             or later ones.
-        looks_up: the stores that it only reads, each record's key for each record; true where it reads as of the
+        looks_up: the stores that it only reads, at each record's key; true where it reads as of the
             timestamp.
         looks_ahead: how much newer than the records, at most, what it reads of these stores may be.
-        looks_back: how much older than the records, at most, the times are as of which it reads of these stores.
+        looks_back: how much older than the records, at most, the times are as of which it reads these stores.
         fills: the store, if there is one, whose entries ``expire``.
-        keeps_positions: whether it forwards at once, and at most one record for each, with the positions of those that
+        keeps_positions: whether it forwards at once, and at most one record for each, with the position of the one that
             came.
         record_by_record: whether its task has to take one record after the other (``ProcessorContext.declare``).
         gathers: whether it can keep what comes until ``settle``, and process it then in the order of positions,

@@ -1,7 +1,7 @@
 """Stores that others look up, and whose entries expire: before a look-up, expired entries are forwarded.
 
-The stream time of such a store is that of the task, not only of what is put into it. So records are cut into runs,
-whichever input they are of, within which nothing expires that was there before; what expires before a run is forwarded
+The stream time of such a store is the task's, not only that of its own records. So records are cut into runs,
+of all inputs, within which nothing expires that was there before; what expires before a run is forwarded
 before its records come. Where several stores tell what has expired, they do so in the order of time.
 
 Rule of this module: it decides when, and processors what (``Operator.expire``).
@@ -23,7 +23,7 @@ class ExpiringStores:
     """The stores of a task that others look up, and whose entries expire.
 
     Args:
-        filled: those who fill them, with what their time to live does.
+        filled: the processors that fill them, with their time to live.
     """
 
     def __init__(self, filled: Mapping[Operator, Expiry]) -> None:
@@ -32,7 +32,7 @@ class ExpiringStores:
 
     @classmethod
     def of(cls, part: Subtopology, processors: Mapping[str, Operator], stores: Mapping[str, Any]) -> Self | None:
-        """Return those of a task of ``part``, whose processors are initialized; None if there are none."""
+        """Return the expiring stores of a task of ``part`` with initialized processors; None if there are none."""
         filled: dict[Operator, Expiry] = {}
         for name, processor in processors.items():
             expiry = getattr(stores.get(processor.promises.fills or ""), "expiry", None)
@@ -53,7 +53,7 @@ class ExpiringStores:
             start = stop
 
     def reach(self, time: int) -> None:
-        """Let everything expire that does so by ``time``."""
+        """Let everything expire that expires by ``time``."""
         if time == NO_TIME:
             return
         for processor, expiry in self._filled.items():

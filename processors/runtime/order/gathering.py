@@ -4,8 +4,8 @@ A join of two streams gets a batch of one side at a time, and where its inputs a
 batch is a record. But it makes no difference when a join processes a record, as long as nobody looks at its results or
 its stores. So it may wait for all records of both sides and take them together, in the order of their positions.
 
-Rule of this module: the graph decides, and what processors say of themselves (``Promises.gathers``,
-``keeps_positions``). All that use one store gather together, and only if every record reaches them with its position,
+Rule of this module: the graph decides, and the promises of processors (``Promises.gathers``,
+``keeps_positions``). All users of one store gather together, and only if every record reaches them with its position,
 and if nothing else touches what they and the nodes below them touch.
 """
 

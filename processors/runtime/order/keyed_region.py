@@ -1,6 +1,6 @@
 """The nodes of a sub-topology that records may reach in any order of keys, and where their order must be restored.
 
-Rule of this module: what operators do is known only from what they promise (``Promises``). Where that is not enough, a
+Rule of this module: operators are known only by their promises (``Promises``). Where these are not enough, a
 node is not in the region.
 """
 
@@ -59,10 +59,10 @@ class KeyedRegion:
         return set(self._part.nodes[name].stores) - self._processors[name].promises.looks_up.keys()
 
     def gates(self) -> list[list[Edge]] | None:
-        """Return the ways out of the region: those of each gate, which restores one order.
+        """Return the ways out of the region, by gate; each gate restores one order.
 
         None if two need a common one, or if one would come between the region and a node that gathers: behind a gate,
-        what is made of one record no longer comes in its order.
+        results of one record no longer come in its order.
         """
         edges: dict[tuple[str, str], list[Edge]] = {}
         for name in self._part.nodes:
@@ -87,9 +87,9 @@ class KeyedRegion:
         return inside
 
     def _puts_in_time(self, node: Node) -> bool:
-        """Return whether the time of each store with a history that the node writes is that of the inputs.
+        """Return whether each store with a history that the node writes has the time of the inputs.
 
-        What has a time to live goes by the times of all keys.
+        A store with a time to live goes by the times of all keys.
         """
         if any(self._part.stores[name].ttl is not None for name in self.writes(node.name)):
             return False
