@@ -33,7 +33,7 @@ _Shared = TypeVar("_Shared")
 
 
 class Child(Repeatable, Protocol):
-    """An operator, as far as those that forward to it know it."""
+    """An operator, as the nodes that forward to it see it."""
 
     context: "ProcessorContext"
 
@@ -51,11 +51,11 @@ class ProcessorContext(FailureHandling):
         node: the processor's name in the topology.
         shown: its name in counters and messages.
         task_id: the task's name, ``<sub-topology>_<partition>``.
-        counters: what the task counts, by name; dropped and late records are counted here, not raised.
+        counters: the task's counts, by name; dropped and late records are counted here, not raised.
         separable: whether a whole batch may go to one child after another. If not, a processor that uses
             ``forward_to`` must keep the order of records across children; ``forward`` does so by itself.
-        gathers: whether this processor, which knows how to (``Promises.gathers``), keeps what comes until ``settle``.
-        metrics: what the task measures, for the operators that come with Millpond.
+        gathers: whether this processor, which is able to (``Promises.gathers``), keeps records until ``settle``.
+        metrics: the task's measurements, for the operators that come with Millpond.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ProcessorContext(FailureHandling):
 
     @property
     def wall_clock(self) -> int:
-        """The wall-clock time as the task was told last, int milliseconds; it does not move within a micro-batch."""
+        """The wall-clock time that the task was told last, int milliseconds; it does not move within a micro-batch."""
         return self._scheduler.wall_clock
 
     @property
@@ -128,10 +128,10 @@ class ProcessorContext(FailureHandling):
 
     @property
     def record_metadata(self) -> RecordMetadata | None:
-        """Of the record that the task has taken: topic, timestamp and headers, whatever other processors made of it.
+        """The topic, timestamp and headers of the record that the task has taken, whatever other processors made of it.
 
-        None in punctuations, for what is held back until a commit, and at the completion of the input. What was held
-        back until another record came, as by ``suppress``, has that one's.
+        None in punctuations, for records held back until a commit, and at the completion of the input. A record held
+        back until another record came, as by ``suppress``, has the other one's.
 
         Raises:
             TopologyError: the processor has not declared ``record_by_record``.
@@ -168,11 +168,11 @@ class ProcessorContext(FailureHandling):
 
         Args:
             repeatable: ``process`` has changed and forwarded nothing when it raises, neither stores nor its own
-                attributes. Then a batch for which it fails is processed again record by record, and those for which it
-                fails again are left out if the job's ``on_error`` says so. Without that promise a failure ends the job,
-                because what had been done is not known. To keep it, compute first, then write to stores, then forward.
+                attributes. Then a batch for which it fails is processed again record by record, and records for which
+                it fails again are left out if the job's ``on_error`` says so. Without that promise a failure ends the
+                job, because its effects are not known. To keep it, compute first, then write to stores, then forward.
             record_by_record: the task has to take one record after the other, with all effects of one before the next,
-                which is slower. Then ``stream_time`` and ``record_metadata`` are those of the record that it is at.
+                which is slower. Then ``stream_time`` and ``record_metadata`` are about the record that it is at.
 
         Raises:
             TopologyError: ``init`` is over.
@@ -312,7 +312,7 @@ class ProcessorContext(FailureHandling):
         self._scheduler.listen(self._recovering(punctuator))
 
     def _recovering(self, punctuator: Punctuator) -> Punctuator:
-        """Return the punctuator, whose failure is that of a record without key and value."""
+        """Return the punctuator; a failure of it counts as that of a record without key and value."""
 
         def punctuate(now: int) -> None:
             try:
@@ -330,12 +330,12 @@ class ProcessorContext(FailureHandling):
     def tell_late(
         self, reason: CounterName, records: Records, late: Booleans, reached: Integers, short: Integers, allowed: int
     ) -> None:
-        """Tell that records were left out for their time, beside counting them.
+        """Report records that were left out for their time, beside counting them.
 
         Args:
-            reason: what they were counted as.
+            reason: the name that they were counted as.
             records: records.
-            late: which of them are meant.
+            late: a mask of the late ones.
             reached: the time that this processor had reached at each of the records.
             short: by how much its grace, lateness or history was too short for each.
             allowed: that grace, lateness or history.
@@ -349,13 +349,13 @@ class ProcessorContext(FailureHandling):
             self._keep_late(LateRecords(self._place, reason, left_out, reached, short[late], allowed))
 
     def level(self, what: str, read: Callable[[], int]) -> None:
-        """Show how much there is of something, beside what is counted; called in ``init``.
+        """Show an amount beside what is counted; called in ``init``.
 
-        A count says how often something happened, and adds up. A level is what there is at the moment, 0 included.
+        A count says how often something happened, and adds up. A level is the amount at the moment, 0 included.
 
         Args:
             what: a ``CounterName``, or a name of your own.
-            read: returns the level; called whenever somebody reads the task's counters, so it must be quick.
+            read: returns the level; called whenever the task's counters are read, so it must be quick.
         """
         name = f"{self.shown}:{what}"
         others = self._levels.get(name)
@@ -365,7 +365,7 @@ class ProcessorContext(FailureHandling):
 class Processor(ABC):
     """Base class for processors of your own that see whole batches: override ``process``.
 
-    Each task makes one anew. ``RecordProcessor`` is for those that see one record at a time.
+    Each task makes a new one. ``RecordProcessor`` is for processors that see one record at a time.
 
     Attributes:
         context: its stores, its children, its task's clock and counters; set by ``init``.
@@ -401,9 +401,9 @@ class Processor(ABC):
         self.process(columns.to_batch())
 
     def complete(self) -> None:
-        """Called when the input is complete, parents before children.
+        """Forward everything that waits; called when the input is complete, parents before children.
 
-        Forward everything that waits, as if stream time had passed all of it. What has come out does not come out
+        It comes out as if stream time had passed all of it. What has come out does not come out
         again; stream time stays what it is, and records that come nevertheless are treated as before.
         """
 

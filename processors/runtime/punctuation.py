@@ -1,6 +1,6 @@
 """Punctuations: callbacks on a grid of stream time or of wall-clock time.
 
-Rule of this module: it reads no clock. The task tells it the time, and what is due fires then. The next point of a
+Rule of this module: it reads no clock. The task tells it the time, and due punctuations fire then. The next point of a
 punctuation is a ``KeptTime``, ``punctuation-<node>-<n>``, in the first store of its processor.
 """
 
@@ -34,14 +34,14 @@ class Punctuation:
 
     Args:
         interval: milliseconds between points of the grid.
-        kind: which clock drives it.
-        punctuator: what to call.
+        kind: the clock that drives it.
+        punctuator: the function to call.
         first: the first point, if no earlier task has left one.
-        memory: where the next point is kept; None if the processor has no store.
+        memory: keeps the next point; None if the processor has no store.
 
     Attributes:
         active: whether it has not been canceled.
-        due: when it fires next, int milliseconds.
+        due: the time at which it fires next, int milliseconds.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Scheduler:
         self._listeners.append(listener)
 
     def advance(self, kind: PunctuationType, now: int) -> None:
-        """Fire what is due by the clock ``kind``, the most overdue first, and tell who listens to the wall clock."""
+        """Fire what is due by the clock ``kind``, the most overdue first, and tell the listeners to the wall clock."""
         if kind is PunctuationType.WALL_CLOCK_TIME:
             self.wall_clock = now
         for punctuation in sorted(self._punctuations, key=lambda p: p.due):

@@ -1,10 +1,10 @@
 """``RecordProcessor``: a base class for processors of your own that see one record at a time.
 
-What they forward is collected and passed on in batches, so that the operators after them stay fast. It has the headers
-of the record that is being processed, unless others are given.
+Forwarded records are collected and passed on in batches, so that the operators after them stay fast. They have the
+headers of the record that is being processed, unless others are given.
 
-A record for which ``process_record`` fails forwards nothing, and a punctuation that fails neither, if such records are
-to be left out. What they had put into stores before they failed stays, as in Kafka Streams: check first, then put.
+If the policy leaves such records out, a record for which ``process_record`` fails forwards nothing, nor does a
+punctuation that fails. What they had put into stores before stays, as in Kafka Streams: check first, then put.
 """
 
 from abc import abstractmethod
@@ -22,10 +22,10 @@ from millpond.stores.encoding.times import Duration
 class RecordProcessor(Processor):
     """Base class for ``KStream.process``: override ``process_record``, and ``open`` to get stores and schedules.
 
-    One that holds records back also overrides ``process_completion``.
+    A processor that holds records back also overrides ``process_completion``.
 
     Attributes:
-        headers: those of the record that is being processed; none in a punctuation, and at the completion.
+        headers: the headers of the current record; none in a punctuation, and at the completion.
 
     >>> from millpond.processors import StreamsBuilder, TopologyDriver
     >>> from millpond.stores.encoding.serdes import INT64, STRING
@@ -138,7 +138,7 @@ class RecordProcessor(Processor):
         self._forward_collected()
 
     def _mark(self) -> tuple[int, BatchBuilder, int, str | None]:
-        """Return how far what is forwarded has come, for ``_take_back``."""
+        """Return a mark in what has been forwarded, for ``_take_back``."""
         return len(self._full), self._out, len(self._out.keys), self._to
 
     def _take_back(self, full: int, out: BatchBuilder, size: int, to: str | None) -> None:

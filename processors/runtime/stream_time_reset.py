@@ -1,7 +1,7 @@
-"""Sets the stream time of tasks back, once for each moment that a user names.
+"""Setting back the stream time of tasks, once for each moment that a user names.
 
-Stream time only moves forward, so a record of the far future leaves a task there: everything after it is late. What
-stores keep of time is set back here before the task's first record, in the transaction of its micro-batch. Each store
+Stream time only moves forward, so a record of the far future leaves a task there: everything after it is late. The
+times in its stores are set back here before the task's first record, in the transaction of its micro-batch. Each store
 keeps the moment as the ``KeptTime`` ``reset``, so that the same moment is not set again when the task has moved on.
 
 Rule of this module: it knows neither kinds of stores nor layouts; each sets back what it keeps (``SetBack``).
@@ -30,7 +30,7 @@ class StreamTimeReset:
 
     Attributes:
         limit: the moment.
-        unit: what it counts, and with it all times of the topology.
+        unit: its unit, and that of all times of the topology.
     """
 
     limit: int
@@ -42,7 +42,7 @@ class StreamTimeReset:
         Args:
             task_id: the task, for the log.
             stores: its open stores.
-            counts: gets what was done, by ``<store>:<counter>``.
+            counts: gets the changes, by ``<store>:<counter>``.
         """
         due = {name: store for name, store in stores.items() if KeptTime(store, RESET).get() != self.limit}
         for name, store in due.items():

@@ -1,4 +1,4 @@
-"""The parts of a topology: what is connected by edges or by shared stores, and in which order the parts run.
+"""The parts of a topology, connected by edges or by shared stores, and the order in which they run.
 
 Records travel between parts only through internal (repartition) topics.
 """
@@ -21,9 +21,9 @@ class Subtopology:
         nodes: by name, parents before children.
         stores: the stores of its processors, by name.
         internal_topics: repartition topics of the whole topology.
-        derived_topics: those of them whose records were made with the help of state, here or further up: of two records
-            of a key, the later is the valid one, whatever their timestamps.
-        order: in which order a task takes the records of a micro-batch.
+        derived_topics: repartition topics whose records were made with the help of state, here or further up: of two
+            records of a key, the later is the valid one, whatever their timestamps.
+        order: the order in which a task takes the records of a micro-batch.
     """
 
     index: int

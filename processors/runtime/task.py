@@ -36,7 +36,7 @@ _Written = TypeVar("_Written")
 
 
 class _Forwarder(Operator):
-    """A source: forwards what comes in."""
+    """A source: forwards the records that come in."""
 
     def process(self, batch: Batch) -> None:
         self.context.forward(batch)
@@ -46,7 +46,7 @@ class _Forwarder(Operator):
 
 
 class _Collector(Operator):
-    """A sink: keeps what comes in until the driver takes it."""
+    """A sink: keeps the records that come in until the driver takes them."""
 
     def __init__(self, output: list[Records]) -> None:
         self._output = output
@@ -62,13 +62,13 @@ class Task:
     """Runs one sub-topology over one partition.
 
     The driver opens the stores, calls ``process`` with runs of records and ``settle`` after them, ``complete`` once no
-    more will come, ``flush`` before each commit and ``take`` for what came out, commits the stores itself, and ends
+    more will come, ``flush`` before each commit and ``take`` for the results, commits the stores itself, and ends
     with ``close``.
 
     Args:
-        subtopology: what to run.
+        subtopology: the sub-topology.
         stores: its open stores, by name.
-        partition: which partition's records it gets.
+        partition: the partition whose records it gets.
         wall_clock: the wall-clock time as it begins, int milliseconds; ``punctuate`` advances it.
         policy: what happens to records for which a user's function fails; by default they fail the task.
         reset: the moment to which the times in the stores are set back first; None for none.
@@ -183,7 +183,7 @@ class Task:
         return {**self._counts, **{name: read() for name, read in self._levels.items()}}
 
     def reached(self, timestamp: int) -> None:
-        """Learn the greatest timestamp of the records that a micro-batch brings, whose times nobody compares here."""
+        """Learn the greatest timestamp of a micro-batch's records, if nobody compares their times here."""
         if timestamp == NO_TIME:
             return
         self._latest = timestamp if self._latest is None else max(self._latest, timestamp)
@@ -193,7 +193,7 @@ class Task:
 
         Args:
             wall_clock: the wall-clock time, in microseconds.
-            unit: what the records' timestamps count.
+            unit: the unit of the records' timestamps.
         """
         lateness = self.metrics.figures.get(TaskMetric.LATENESS)
         if lateness is not None:
@@ -215,7 +215,7 @@ class Task:
         return self._one_by_one or self._scheduler.follows_stream_time
 
     def process(self, topic: str, records: Records) -> None:
-        """Process records of a source topic, with all effects of one before those of the next.
+        """Process records of a source topic, with all effects of one before the next.
 
         Raises:
             TopologyError: this sub-topology does not read ``topic``.
@@ -295,7 +295,7 @@ class Task:
         return records.at(np.arange(start, self._arrived))
 
     def settle(self) -> None:
-        """Let results go on that were made of batches with positions, in the order of these.
+        """Let results go on that were made of batches with positions, by these positions.
 
         Called when no position before the last one is missing, and before anything else but ``process``.
         """

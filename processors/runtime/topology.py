@@ -26,10 +26,10 @@ class Topology:
         nodes: all nodes by name.
         stores: all stores by name.
         internal_topics: the repartition topics.
-        subtopologies: the connected parts; what writes a repartition topic comes before what reads it.
-        loops: the repartition topics for which that order is impossible: what a part writes comes back to it, because
+        subtopologies: the connected parts; writers of a repartition topic come before its readers.
+        loops: the repartition topics for which that order is impossible: records of a part come back to it, because
             both ends of the path use the same store.
-        order: in which order tasks take the records of a micro-batch.
+        order: the order in which tasks take the records of a micro-batch.
 
     Raises:
         TopologyError: a topic is both written and read.
@@ -77,15 +77,15 @@ class Topology:
         return as_mermaid(self.subtopologies, self.internal_topics)
 
     def of_verb(self, name: str, fixed: Mapping[str, Term], unit: TimeUnit) -> Self:
-        """Return the same topology, whose nodes and stores are those of a verb.
+        """Return the same topology with nodes and stores named for a verb.
 
-        Counters and messages call all nodes by the verb's name, with the input behind it where a node gets the rows of
+        Counters and messages call all nodes by the verb's name, followed by the input where a node gets the rows of
         one of several.
 
         Args:
-            name: of the verb.
-            fixed: the parameters of the verb on which the rows of all of them depend.
-            unit: what the topology's times count.
+            name: the name of the verb.
+            fixed: the parameters of the verb on which the rows of all stores depend.
+            unit: the unit of the topology's times.
         """
         stores = {
             store: replace(spec, terms=(spec.terms or Terms()).of_verb(name, fixed, unit))
@@ -134,7 +134,7 @@ def _shown(verb: str, nodes: Mapping[str, Node], internal_topics: frozenset[str]
 
 
 def _check_topics(nodes: Mapping[str, Node], internal_topics: frozenset[str]) -> None:
-    """Refuse a user's topic that is both written and read: what is written leaves the topology."""
+    """Refuse a user's topic that is both written and read: written records leave the topology."""
     readers = {node.topic: node.name for node in nodes.values() if isinstance(node, SourceNode)}
     _check_internal_topics(nodes, internal_topics)
     for sink in nodes.values():

@@ -21,7 +21,7 @@ WAITING: Final = "waiting"
 
 
 def waiting_of(number: int | str) -> str:
-    """Return the name under which processor ``number`` of those that share a store keeps its counts."""
+    """Return the name under which processor ``number`` on a store keeps its counts."""
     return f"{WAITING}-{number}"
 
 
@@ -30,7 +30,7 @@ def counted_at(store: Any, name: str, size: int) -> int | None:
 
     Raises:
         FormatError: they were written in a version that this release does not know.
-        CorruptStoreError: the bytes are not those of counts.
+        CorruptStoreError: the bytes are no counts.
     """
     data = read_versioned(store, name, TIME_SIZE * (1 + size), "counts")
     return None if data is None else unpack_time(data)
@@ -42,7 +42,7 @@ def bytes_of_counts(time: int, counts: Sequence[int]) -> bytes:
 
 
 class WaitingCounts:
-    """The counts of what waits in a store, one or several.
+    """The counts of what waits in a store.
 
     Args:
         store: the store.
@@ -58,11 +58,11 @@ class WaitingCounts:
         self._scan = scan
 
     def bring_up(self, time: int | None) -> list[int]:
-        """Return the counts as of ``time``, None if nothing was ever put; they are found by a scan and kept if need be.
+        """Return the counts as of ``time``, None if nothing was ever put; scan for them and keep them if need be.
 
         Raises:
             FormatError: they were written in a version that this release does not know.
-            CorruptStoreError: the bytes are not those of counts.
+            CorruptStoreError: the bytes are no counts.
         """
         if time is None:
             return [0] * (self._counts.size // 8)

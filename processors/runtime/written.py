@@ -19,7 +19,7 @@ def written(context: ProcessorContext, records: Records, write: Callable[[Record
     """Return the result of ``write`` for records.
 
     Args:
-        context: of the sink that they leave by.
+        context: the context of the sink that they leave by.
         records: the records.
         write: turns them into bytes or columns.
 

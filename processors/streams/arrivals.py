@@ -1,6 +1,6 @@
 """Records of both sides of a join, in the order in which they came, as whole columns.
 
-Rule of this module: whatever form runs come in, what is kept of a record is what its serde makes of it. Runs that their
+Rule of this module: a record is kept as its serde writes it, in whatever form runs come. Runs that their
 serdes cannot write as they are have to be joined as objects, which tells which record fails.
 """
 
@@ -66,7 +66,7 @@ class SideRecords(NamedTuple):
     Attributes:
         places: their places among the records of both sides.
         times: their timestamps.
-        keys, values: in the types of the serdes, null where there is none.
+        keys, values: their keys and values in the types of the serdes, null where there is none.
         data: the bytes of the values.
         numbers: the numbers of the keys, ``NOBODY`` without a key or a value.
     """
@@ -80,7 +80,7 @@ class SideRecords(NamedTuple):
 
     @property
     def complete(self) -> Integers:
-        """The positions of those that have a key and a value."""
+        """The positions of the records that have a key and a value."""
         return np.flatnonzero(self.numbers != NOBODY)
 
     @property

@@ -1,14 +1,14 @@
-"""A join of a stream with a versioned table whose results are corrected: a late version revises those that it is for.
+"""A join of a stream with a versioned table with corrected results: a late version revises the results it is for.
 
-The records of the stream are kept for the history, each with what it has met. So whatever comes, the results that have
-gone out are those of the records that are kept, and only differences go out: at the end of a micro-batch, or as soon as
-the table is about to forget, of each record at most one.
+The records of the stream are kept for the history, each with its match. So whatever comes, the results that have
+gone out are those of the kept records, and only differences go out: at the end of a micro-batch, or as soon as
+the table is about to forget, at most one for each record.
 
 A version is the match of records from its own time on up to the next version of its key, as far as the tolerance
 reaches, and where versions are passed over, or may be newer, of all within the tolerance. Only these are looked up
 again. What the table forgets, or the records' own history has passed, stays as it came out.
 
-Rule of this module: what joins with what is decided as record by record (``millpond.processors.streams.table_join``).
+Rule of this module: matches are the same as record by record (``millpond.processors.streams.table_join``).
 """
 
 from collections import defaultdict
@@ -50,8 +50,8 @@ class Kept(NamedTuple):
 
     Attributes:
         identity: tells it from others of its key and time.
-        value: its own.
-        match: what it has met; None if nothing.
+        value: its value.
+        match: its match; None if it has none.
     """
 
     identity: bytes
@@ -89,7 +89,7 @@ class KeptSerde(Serde[Sequence[Kept]]):
 
 
 class Changes:
-    """From when on which keys of the table have changed, until somebody takes that."""
+    """The changes of the table: keys, and times since which they have changed, until they are taken."""
 
     def __init__(self) -> None:
         self._runs: list[tuple[Sequence[bytes], Integers]] = []
@@ -138,11 +138,11 @@ class CorrectedJoin(VectorizedStreamTableJoin):
     Args:
         table: the name of the versioned table's store, whose changes ``NotedChanges`` notes.
         joiner: called with keys, values and the table's values, null where there is none, as Arrow arrays.
-        join_type: which records have a result, and whether it shows their matches.
+        join_type: says which records have a result, and whether it shows their matches.
         store: the name of the window store of records with ``KeptSerde``.
-        identity: gives of values, an Arrow array, what tells each from others of its key and time; of equal ones the
-            greatest value counts.
-        tolerance, exact, direction, where, unfit: those of ``StreamTableJoin``; a direction that looks ahead has a
+        identity: returns what tells each of some values, an Arrow array, from others of its key and time; of equal ones
+            the greatest value counts.
+        tolerance, exact, direction, where, unfit: as in ``StreamTableJoin``; a direction that looks ahead has a
             tolerance.
     """
 
@@ -191,7 +191,7 @@ class CorrectedJoin(VectorizedStreamTableJoin):
 
     @property
     def earliest(self) -> int | None:
-        """The table is looked up as of no lesser time for what has come, or for what is kept and may still change."""
+        """The least time as of which the table is looked up, for new records or for kept ones that may still change."""
         newest, pending = self._store.observed_stream_time, self._pending
         times = [] if pending is None else [pending]
         if newest is not None and self._reached <= newest + self._ahead:
@@ -206,7 +206,7 @@ class CorrectedJoin(VectorizedStreamTableJoin):
 
     @property
     def _pending(self) -> int | None:
-        """The least time as of which the table is to be looked up for what has come; None if nothing has."""
+        """The least time as of which the table is to be looked up for new records; None if there are none."""
         changed = self._changes.earliest
         times = [] if changed is None else [max(changed - self._ahead, self._kept_from)]
         times += [] if self._arrived_from is None else [self._arrived_from]
@@ -218,7 +218,7 @@ class CorrectedJoin(VectorizedStreamTableJoin):
         return max(self._store.segments.horizon() + 1, MIN_TIME)
 
     def _take_in(self) -> None:
-        """Join what has arrived, join again what may have another match now, and forward the differences."""
+        """Join the new records, join again those that may have another match now, and forward the differences."""
         arrived, self._arrived, self._arrived_from = self._arrived, [], None
         wanted = self._changed_spans(self._changes.take())
         new = list(self._new_records(joined(arrived).to_batch())) if arrived else []
@@ -320,7 +320,7 @@ class CorrectedJoin(VectorizedStreamTableJoin):
     def _forward_changes(
         self, now: Mapping[_Place, bytes], before: Mapping[_Place, Kept], matches: Mapping[_Place, bytes | None]
     ) -> None:
-        """Forward the results that are others than before, and those that are none any more, in the order of time."""
+        """Forward changed results, and results that are none any more, in the order of time."""
         changed = []
         for place, match in matches.items():
             was = before.get(place)
@@ -353,7 +353,7 @@ class CorrectedJoin(VectorizedStreamTableJoin):
     def _write(
         self, now: Mapping[_Place, bytes], before: Mapping[_Place, Kept], matches: Mapping[_Place, bytes | None]
     ) -> None:
-        """Keep the records with what they have met."""
+        """Keep the records with their matches."""
         touched = set()
         for place, match in matches.items():
             was = before.get(place)

@@ -1,7 +1,7 @@
-"""Windows of single records: how far off the partners of each left record of a join of two streams may be.
+"""Windows of single records: the distances of the partners of each left record of a join of two streams.
 
-Rule of this module: it sees numbers only. The windows of the join are the greatest that a record may have; stores keep
-records by those.
+Rule of this module: it sees numbers only. The windows of the join are the greatest that a record may have, and stores
+keep records by them.
 """
 
 from collections.abc import Callable, Mapping
@@ -57,11 +57,11 @@ class Reach(NamedTuple):
 
 @dataclass(frozen=True)
 class OwnWindows:
-    """Left records have windows of their own.
+    """The own windows of left records.
 
     Attributes:
-        read: reads the reach of each record from the column of values; of a null it is nowhere.
-        terms: what the stores' rows depend on, in place of the windows of the join where these are no parameters.
+        read: reads the reach of each record from the column of values; a null has none.
+        terms: the terms of the stores' rows, in place of the join's windows where these are no parameters.
     """
 
     read: Callable[[Any], Reach]

@@ -16,12 +16,12 @@ Integers = npt.NDArray[np.int64]
 
 
 class BuildSide(NamedTuple):
-    """The records of one side that those of the other may meet.
+    """Records of one side that records of the other may meet.
 
     Attributes:
-        keys: the number of each one's key; -1 for one that meets nobody.
+        keys: the number of each one's key; -1 for a record that meets nobody.
         times: their timestamps.
-        places: when they came; -1 for those that were there before. Of equal keys and times, in ascending order.
+        places: the places in which they came; -1 for earlier runs. They ascend among equal keys and times.
     """
 
     keys: Integers
@@ -30,12 +30,12 @@ class BuildSide(NamedTuple):
 
 
 class ProbeSide(NamedTuple):
-    """Records of the other side, and where their partners may lie.
+    """Records of the other side, and the bounds of their partners.
 
     Attributes:
         keys: the number of each one's key.
         earliest, latest: the bounds of a partner's time, both included; none if they cross.
-        places: when they came.
+        places: the places in which they came.
     """
 
     keys: Integers
@@ -48,7 +48,7 @@ def partners(seekers: ProbeSide, candidates: BuildSide) -> tuple[Integers, Integ
     """Return all pairs, by seeker, then by the candidate's time, then as the candidates came.
 
     Returns:
-        Of each pair the position of the seeker and that of the candidate.
+        The positions of seeker and candidate of each pair.
 
     >>> candidates = BuildSide(np.array([0, 0, 1, 0]), np.array([7, 5, 5, 6]), np.array([-1, 0, 1, 3]))
     >>> seekers = ProbeSide(np.array([0]), np.array([5]), np.array([7]), np.array([2]))

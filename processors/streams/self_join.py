@@ -1,6 +1,6 @@
 """A join of a stream with itself that keeps its records once (``StreamsBuilder(optimize=True)``).
 
-The results and their order are those of the general join, which keeps every record on both sides, with one difference
+The results and their order are as in the general join, which keeps every record on both sides, with one difference
 that Kafka Streams has too: a record at the very edge of the store's retention is not paired with itself.
 """
 
@@ -20,7 +20,7 @@ class StreamSelfJoin(Operator):
 
     Args:
         joiner: ``joiner(key, left value, right value)``.
-        windows: which records belong together.
+        windows: the windows within which records belong together.
         store: the name of the window store.
     """
 

@@ -131,7 +131,7 @@ class StreamPeek(Operator):
 
 
 class StreamPass(Operator):
-    """Passes records on as they are: where several streams become one, or a branch begins."""
+    """Passes records on as they are, where several streams become one, or a branch begins."""
 
     promises = Promises(by_key=True, keeps_records=True, keeps_positions=True)
 

@@ -15,11 +15,11 @@ from millpond.processors.streams.window_join import StreamStreamJoinPlan, Window
 
 
 class StreamStreamJoin(Operator):
-    """Joins the records of one side with what the other side has kept.
+    """Joins the records of one side with those that the other side has kept.
 
     Args:
-        plan: how both sides are joined.
-        side: which side this is.
+        plan: the plan of the join.
+        side: the side.
         vectorized: whether the joiner takes columns.
     """
 

@@ -47,16 +47,16 @@ class StreamTableJoin(Operator):
         joiner: called with the record's key, its value and the table's.
         join_type: inner, or left, which keeps a record without a match.
         selector: ``selector(key, value)`` returns the key to look up; the record's own unless given.
-        buffer: where records wait for late table records (KIP-923).
-        within_history: whether records that wait are joined before the table forgets what was valid at their times.
+        buffer: holds records that wait for late table records (KIP-923).
+        within_history: whether waiting records are joined before the table forgets the values valid at their times.
             Then records enter the buffer at the end of a micro-batch, or as soon as the table is about to forget.
-        tolerance: how much older, or newer, than the record what it meets may be; None for any age.
-        exact: whether it meets what is valid from its own time on; otherwise, what was valid just before, or the next
+        tolerance: how much older, or newer, than the record its match may be; None for any age.
+        exact: whether it meets a value valid from its own time on; otherwise, the one valid just before, or the next
             one after it. The table is versioned then.
-        direction: which version it meets. If it may be a newer one, there is a tolerance, the table is versioned, and
-            records are held back for the tolerance and longer.
-        where: called with the record's value and the table's; what is not true is no match. None if all values are.
-        unfit: what a record meets whose value of the table is no match by ``where``. If it is the next one that is,
+        direction: the version that it meets. If it may be a newer one, there is a tolerance, the table is versioned,
+            and records are held back for the tolerance and longer.
+        where: called with the record's value and the table's, true for a match; None if all values match.
+        unfit: the match of a record whose value of the table does not fulfill ``where``. If it is the next value,
             there is a tolerance, the table is versioned, and its history reaches back for the tolerance more.
     """
 
@@ -134,7 +134,7 @@ class StreamTableJoin(Operator):
         self._take_in()
 
     def _take_in(self) -> None:
-        """Process what has arrived, if it was kept."""
+        """Process the records that were kept."""
         arrived, self._arrived, self._arrived_from = self._arrived, [], None
         if arrived:
             self._process(joined(arrived).to_batch())
@@ -160,7 +160,7 @@ class StreamTableJoin(Operator):
 
     @property
     def earliest(self) -> int | None:
-        """The table is looked up as of no lesser time for the records that wait; None if there are none."""
+        """The least time as of which the table is looked up for waiting records; None if there are none."""
         least = _least(self._arrived_from, None if self._buffer is None else self._buffer.earliest)
         return None if least is None else least + self._from
 
@@ -327,12 +327,12 @@ def moved(timestamps: Any, by: int) -> Any:
 
 
 def _closer(time: int, before: Any, after: Any) -> Any:
-    """Return the closer one of two versions to a time; the one before it if none is."""
+    """Return the version that is closer to a time; the one before it if they are equally close."""
     if before is None or after is None:
         return after if before is None else before
     return after if after.timestamp - time < time - before.timestamp else before
 
 
 def _least(one: int | None, other: int | None) -> int | None:
-    """Return the less of two times, of which either may be unknown."""
+    """Return the less of two times, either of which may be unknown."""
     return min((time for time in (one, other) if time is not None), default=None)

@@ -1,7 +1,7 @@
-"""Records of a stream-stream join that wait for a partner, for whole columns: what of them a run reads and changes.
+"""Records of a stream-stream join that wait for a partner, for whole columns: those that a run reads and changes.
 
-Rule of this module: it knows which records wait and when their time is over, and not which of them meet. The bytes are
-those of ``millpond.processors.streams.unpaired_rows``.
+Rule of this module: it knows which records wait and when their time is over, but not which of them meet. The bytes are
+as in ``millpond.processors.streams.unpaired_rows``.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class Unpaired(NamedTuple):
 
     Attributes:
         sides: the number of each one's side.
-        closes, times: when each is over, and its own time.
+        closes, times: the time at which each is over, and its own time.
         keys, data: the bytes of keys and values.
         at: their positions among the records of their side.
     """
@@ -63,9 +63,9 @@ class Due(NamedTuple):
 
     Attributes:
         places: the place of the record before whose results each comes out.
-        fresh: which of them have come within the run.
-        lefts: which of them are of the left side.
-        at: their positions among the records of their side: those of the run, or those in ``UnpairedRun.over``.
+        fresh: a mask of those that have come within the run.
+        lefts: a mask of those of the left side.
+        at: their positions among the records of their side, in the run or in ``UnpairedRun.over``.
         rows: for those that are not fresh, their positions in ``UnpairedRun.over``.
         times: their own times.
     """
@@ -103,14 +103,14 @@ class UnpairedRun:
         self._removed: dict[bytes, set[bytes] | None] = {}
 
     def over_of(self, side: Side) -> Unpaired:
-        """Return those in ``over`` that are of a side."""
+        """Return the records in ``over`` that are of a side."""
         return chosen(self.over, self.over.sides == number_of(side))
 
     def remove(self, side: Side, closes: Integers, times: Integers, keys: Any, data: Any = None) -> None:
-        """Forget records in the store of these keys and times, if there are any: they have found a partner.
+        """Forget records in the store of these keys and times, if any: they have found a partner.
 
         Args:
-            side: whose they are.
+            side: their side.
             closes, times, keys: one of each for a record.
             data: the bytes of their values; None for all records of a row.
         """
@@ -143,7 +143,7 @@ class UnpairedRun:
         return Due(places[order], order >= len(waited.at), lefts, whole.at[order], rows, whole.times[order])
 
     def write(self) -> None:
-        """Write what has changed: records, their counts, and stream time."""
+        """Write the changes: records, their counts, and stream time."""
         added = laid_end_to_end(self._added)
         added = chosen(added, added.closes >= self.reached[-1])
         written: dict[bytes, bytes | None] = dict.fromkeys(self._taken)

@@ -1,7 +1,7 @@
 """Records of a stream-stream join that wait for a partner, as the records of a batch see them, one after the other.
 
-Rule of this module: what closes within the batch is in memory as a whole, and of the rest only what the batch has
-changed: what comes and goes within a batch never reaches the store. Its bytes are those of
+Rule of this module: records that close within the batch are all in memory, and of the rest only those that it has
+changed: a record that comes and goes within a batch never reaches the store. The bytes are as in
 ``millpond.processors.streams.unpaired_rows``.
 """
 
@@ -42,9 +42,9 @@ class WaitingRecords:
     The user of the store calls ``begin`` before a batch and ``end`` after it.
 
     Args:
-        store: of bytes; nobody else uses it.
-        key_serde: of the records' keys.
-        value_serdes: of the values of each side.
+        store: a store of bytes, used for nothing else.
+        key_serde: the serde of the records' keys.
+        value_serdes: the serdes of the values of each side.
 
     Attributes:
         rows: the summary of the store's rows, outside of a batch.
@@ -78,7 +78,7 @@ class WaitingRecords:
             self._let_close(head_of(row)[0], row)
 
     def end(self) -> None:
-        """Write what has changed to the store: records, their counts, and the stream time."""
+        """Write the changes to the store: records, their counts, and the stream time."""
         self._write_records()
         changes, self._changes = self._changes, [0] * len(SIDES)
         self.rows.note(self.stream_time, changes)
@@ -99,7 +99,7 @@ class WaitingRecords:
         return self._in_order(over) if over else []
 
     def drain(self) -> list[Waiting]:
-        """Remove and return all records; stream time stays what it is."""
+        """Remove and return all records; stream time does not change."""
         return self._in_order([(row, list(values_of(data))) for row, data in self.rows.drain()])
 
     def add(self, close: int, timestamp: int, side: Side, key: bytes, value: bytes) -> None:

@@ -10,7 +10,7 @@ One key-value store serves both sides of the join, and its metadata holds the ti
 A window that closes at ``c`` is over when stream time has passed ``c``. So after each record the store holds no row
 that closes before stream time, and a batch only has to look at rows that close before its own largest timestamp.
 
-Rule of this module: it knows the bytes, and what a store of them shows and counts, and not when records wait.
+Rule of this module: it knows the bytes, and what a store of them shows and counts, but not when records wait.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -112,7 +112,7 @@ def records_of(rows: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]
     """Return row and value of each record, for rows with what they hold.
 
     Raises:
-        CorruptStoreError: one ends too early.
+        CorruptStoreError: a record ends too early.
     """
     found = []
     for row, data in rows:
@@ -132,7 +132,7 @@ class UnpairedRows:
     """The summary of all rows in the store: the stream time of both sides, and how many records of each wait.
 
     Args:
-        store: of bytes; nobody else uses it.
+        store: a store of bytes, used for nothing else.
 
     Attributes:
         store: the same.
@@ -164,7 +164,7 @@ class UnpairedRows:
         return [(row[len(DATA) :], data) for row, data in rows]
 
     def drain(self) -> list[tuple[bytes, bytes]]:
-        """Remove and return all rows; stream time stays what it is."""
+        """Remove and return all rows; stream time does not change."""
         with self.store.scan() as rows:
             waiting = list(rows)
         self.store.put_many([row for row, _ in waiting], [None] * len(waiting))

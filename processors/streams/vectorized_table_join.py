@@ -1,7 +1,7 @@
 """Stream-table join with a joiner of whole columns: each distinct key is looked up once, and no object is made of it.
 
-Rule of this module: what joins with what is decided as record by record (``millpond.processors.streams.table_join``).
-Records that have to wait, or whose keys to look up a function makes of them, come as objects; their values become
+Rule of this module: matches are the same as record by record (``millpond.processors.streams.table_join``).
+Records that have to wait, or whose look-up keys come from a function, are objects; their values become
 columns, of the types that Arrow finds for them.
 """
 
@@ -98,14 +98,14 @@ class VectorizedStreamTableJoin(StreamTableJoin):
         return pa.concat_arrays(values).take(shown), pa.concat_arrays(times).take(shown)
 
     def _failing_columns(self, records: Columns, found: Array, since: Array) -> Booleans:
-        """Return which records have found what is not too old, and does not fulfill the condition."""
+        """Return a mask of the records whose version is not too old, but does not fulfill the condition."""
         failing = valid(found) if self._tolerance is None else valid(found) & self._within(records, since)
         rows: Any = pa.array(failing)
         failing[failing] = ~self._fit(records.values.filter(rows), found.filter(rows))
         return failing
 
     def _within(self, records: Columns, since: Array) -> Booleans:
-        """Return which records have found what is not too old."""
+        """Return a mask of the records whose version is not too old."""
         near = pc.less_equal(pc.subtract(pa.array(records.timestamps), since), self._tolerance)
         within: Booleans = near.fill_null(False).to_numpy(zero_copy_only=False)
         return within
@@ -115,7 +115,7 @@ class VectorizedStreamTableJoin(StreamTableJoin):
         return fit
 
     def _fit(self, values: Array, found: Array) -> Booleans:
-        """Return which of the table's values, of which none is missing, fulfill the condition."""
+        """Return a mask of the table's values that fulfill the condition; none of them is missing."""
         if not len(values):
             return np.zeros(0, np.bool_)
         assert self._where is not None

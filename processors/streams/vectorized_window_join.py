@@ -37,9 +37,9 @@ class VectorizedWindowJoin(WindowJoin):
     """Joins records of both sides.
 
     Args:
-        plan: how; its joiner is called with the keys, the left and the right values of many pairs, null where there is
-            no partner, as Arrow arrays of one length, and returns an array of as many. The serdes of the stores have
-            column forms.
+        plan: the plan; its joiner is called with the keys, the left and the right values of many pairs, null where
+            there is no partner, as Arrow arrays of one length, and returns an array of as many. The serdes of the
+            stores have column forms.
         stores: the window store of each side.
         waiting: the records without a partner; None if they come out at once, or never.
     """

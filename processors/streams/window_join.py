@@ -1,17 +1,17 @@
 """The join of two streams within a window (KIP-77), over records of both sides in the order in which they came.
 
 A record first looks up the other side and is then kept for it, so the later of two records makes their result, at the
-larger of their timestamps and with its own headers; so do the records that came without a partner, whose time it has
+larger of their timestamps and with its own headers; it does the same with records without a partner, whose time it has
 ended. Where only the left side is shown, a left record is forgotten with its first partner, and so comes out once: with
-that, or, where those without a partner are wanted, never. A record with a null value is dropped. One with a null key
+it, or, where records without a partner are wanted, never. A record with a null value is dropped. One with a null key
 has no partner (KIP-962): it is dropped too, except on a side whose records come out without a partner, where it comes
 out alone.
 
 A pair for which the joiner fails has no result, if failing records are left out. Both records have met nevertheless, so
 neither spoils the other's pairs with others.
 
-Rule of this module: what the records of a batch need of the stores is read before the first of them, once for each key,
-and what they change is written after the last; in between each record sees what it would have seen alone.
+Rule of this module: the stores are read before the first record of a batch, once for each key that it needs,
+and written after the last; in between each record sees what it would have seen alone.
 """
 
 from collections import defaultdict
@@ -63,11 +63,11 @@ class StreamStreamJoinPlan:
 
     Attributes:
         joiner: ``joiner(key, left value, right value)``.
-        windows: which records belong together.
+        windows: the windows within which records belong together.
         stores: the name of each side's window store.
-        join_type: which side's records come out without a partner too, and whether pairs come out.
+        join_type: says which side's records come out without a partner, too, and whether pairs come out.
         waiting: the store of the records without a partner; None if they come out at once, or never.
-        own: the windows of left records, if each has its own; then they are joined as columns alone.
+        own: the windows of left records, if each has its own; then they are only joined as columns.
     """
 
     joiner: Callable[[Any, Any, Any], Any]
@@ -97,7 +97,7 @@ class StreamStreamJoinPlan:
 
 
 class _JoinedSide:
-    """One side of the join: what its records need, and its store with what the others want of it."""
+    """One side of the join: the stores that its records need, and its own store."""
 
     context: ProcessorContext
     other: "_JoinedSide"
@@ -121,7 +121,7 @@ class WindowJoin:
     """Joins records of both sides.
 
     Args:
-        plan: how.
+        plan: the plan.
         stores: the window store of each side.
         waiting: the records without a partner; None if they come out at once, or never.
     """
@@ -150,7 +150,7 @@ class WindowJoin:
         return cls(plan, stores, waiting)
 
     def enter(self, side: Side, context: ProcessorContext) -> None:
-        """Tell who counts and leaves out the records of a side, and shows how many of them wait."""
+        """Set the context that counts and leaves out the records of a side, and shows how many of them wait."""
         self._sides[side].context = context
         waiting = self._waiting
         if waiting is not None and self._sides[side].emits_unmatched:

@@ -1,6 +1,6 @@
-"""A run of records of both sides of a join within a window, as whole columns: what meets, and in which order it comes.
+"""A run of records of both sides of a join within a window, as whole columns: its pairs, and their order.
 
-Rule of this module: results, their order and what is kept are those of record by record
+Rule of this module: results, their order and the kept records are the same as record by record
 (``millpond.processors.streams.window_join``). Here no user's function is called, and nothing changes before ``write``.
 """
 
@@ -32,7 +32,7 @@ class SidePlan(NamedTuple):
     Attributes:
         store: keeps its records.
         back, ahead: how far back and how far ahead of a record its partners may be.
-        closes_after: how long after its time a record's window and grace are over.
+        closes_after: the time after which a record's window and grace are over.
         emits_unmatched: whether its records come out without a partner, too.
         meets_once: whether a record is forgotten with its first partner.
         emits_pairs: whether records that have met have a result.
@@ -50,12 +50,12 @@ class SidePlan(NamedTuple):
 
 
 class Results(NamedTuple):
-    """Results, by the positions of what they are made of.
+    """Results, by the positions of their parts.
 
     Attributes:
-        places: of each, the place of the record that lets it come out.
-        keys: in the column of the left records' keys, the right ones' and those of records that waited before.
-        left, right: in the columns of ``WindowRun.values``; ``NOTHING`` where there is no partner.
+        places: the place of the record that lets each come out.
+        keys: positions in the column of left keys, right keys and the keys of records that waited before.
+        left, right: positions in the columns of ``WindowRun.values``; ``NOTHING`` where there is no partner.
         times: their timestamps.
     """
 
@@ -67,14 +67,14 @@ class Results(NamedTuple):
 
 
 class _Side:
-    """One side: its records, and what those of the other may meet.
+    """One side: its records, and the candidates that records of the other may meet.
 
     Attributes:
-        reach: how far the partners of its candidates, in their order, may be, if each has its own.
-        closes: when windows and graces of its candidates are over.
-        met: which of the other side's candidates each pair is of.
-        found: which of its own records has found that.
-        done: which of the other side's candidates have met one of its records, and are forgotten with that.
+        reach: the reach of its candidates, in their order, if each has its own.
+        closes: the times at which windows and graces of its candidates are over.
+        met: the other side's candidate in each pair.
+        found: its own record in each pair.
+        done: the other side's candidates that have met one of its records, and are forgotten with it.
     """
 
     reach: Reach | None
@@ -143,7 +143,7 @@ class _Side:
         return alone
 
     def write(self, keys: Any, done: Integers) -> None:
-        """Keep its records for the other side, but those that are forgotten, of which ``done`` are candidates."""
+        """Keep its records for the other side, except forgotten ones; ``done`` has the forgotten candidates."""
         at, records, store = self.complete, self.records, self.plan.store
         gone = np.zeros(len(records.times), np.bool_)
         if self.plan.meets_once:
@@ -163,16 +163,16 @@ class WindowRun:
 
     Args:
         arrived: the records.
-        plans: how each side is joined.
+        plans: the plan of each side.
         waiting: the store of the records without a partner; None if they come out at once, or never.
 
     Attributes:
-        results: what comes out, in order.
+        results: the results, in order.
         dropped: how many records of each side have no result because of a null.
 
     Raises:
         pyarrow.ArrowInvalid: a row of a store is damaged.
-        CorruptStoreError: so is one of records that wait.
+        CorruptStoreError: a row of waiting records is damaged.
     """
 
     def __init__(self, arrived: Arrivals, plans: Mapping[Side, SidePlan], waiting: UnpairedRows | None) -> None:
@@ -284,7 +284,7 @@ def _results(side: Side, places: Integers, keys: Integers, own: Integers, other:
 
 
 def _in_order(parts: Sequence[Results]) -> Results:
-    """Return results by place; those of one place as they come."""
+    """Return results by place; results of one place as they come."""
     whole = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
     order = whole[0].argsort(kind="stable")
     return Results(*(column[order] for column in whole))

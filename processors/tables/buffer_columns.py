@@ -1,7 +1,7 @@
 """The rows of a ``TimeOrderedBuffer`` for whole columns of records, whose keys and values are bytes.
 
-Rule of this module: the bytes are those of ``millpond.processors.tables.time_ordered_buffer``. No Python object is made
-of a key or a value, but of rows that are none that columns have, of which each is read alone.
+Rule of this module: the bytes are as in ``millpond.processors.tables.time_ordered_buffer``. No Python object is made
+of a key or a value, except for rows of other forms, each of which is read alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,11 +44,11 @@ def data_of(records: Columns) -> Array:
 def columns_of(
     rows: Sequence[tuple[bytes, bytes]], read: Callable[[bytes, bytes], tuple[Any, Any, int, Any]]
 ) -> Columns:
-    """Return the records of rows with what they hold.
+    """Return the records of rows and their data.
 
     Args:
         rows: the rows.
-        read: key, value, timestamp and headers of the record of one row.
+        read: returns key, value, timestamp and headers of the record of one row.
 
     Raises:
         CorruptStoreError: a row is damaged.

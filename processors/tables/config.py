@@ -1,4 +1,4 @@
-"""``TableConfig``: what a table's processors do besides their own work, settled when the topology is built."""
+"""``TableConfig``: the duties of a table's processors besides their own work, settled when the topology is built."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ class TableConfig:
         versioned: whether downstream processors apply the rules of KIP-914 to it.
         send_olds: whether an operator downstream needs the value before each update.
         caching: whether only the last update of a key in each micro-batch is emitted.
-        in_turn: whether each record of a key replaces the one before it, and so counts from no earlier than that one.
+        in_turn: whether each record of a key replaces the one before it, and so counts from no earlier time.
         remade: whether it is made a second time, in other tasks, so that functions that fail have been counted before.
     """
 

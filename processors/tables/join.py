@@ -34,8 +34,8 @@ class TableTableJoin(Operator):
     Args:
         other: the other side's value getter.
         joiner: called with the key, the left and the right value.
-        join_type: which sides may be missing.
-        side: which side this is.
+        join_type: the type of the join.
+        side: the side.
         versioned: whether this side is versioned.
         result: the configuration of the joined table, which says whether old results are needed.
     """
@@ -93,12 +93,12 @@ class TableTableJoin(Operator):
         ]
 
     def _results(self, keys: list[Any], these: list[Any], others: list[Any], updates: Batch | None = None) -> list[Any]:
-        """Return the joined values; None where there is no result, or where the joiner fails and that may be.
+        """Return the joined values; None where there is no result, or where the joiner fails and the policy allows it.
 
         Args:
             keys: the keys.
             these, others: the values of this side and of the other.
-            updates: what is joined; None if it was joined before, so that failures have been counted.
+            updates: the joined updates; None if they were joined before, so that failures have been counted.
         """
         left, right = (these, others) if self._side is Side.LEFT else (others, these)
         try:

@@ -2,7 +2,7 @@
 
 KIP-914 calls this "Attempt 2" and leaves it to a later option. Both tables are versioned, so each key has a value at
 any time, and so has the joined table: the join of the two values at that time. An update of one side is valid from its
-own timestamp to that of the key's next version. In that time the joined table changes wherever the other side does;
+own timestamp to that of the key's next version. In that time the joined table changes whenever the other side does;
 each change is forwarded with the time at which it happened. Taken as versioned puts, the results make the joined
 table's history, as far as both tables keep theirs.
 """
@@ -29,10 +29,10 @@ class TableHistoryJoin(Operator):
 
     Args:
         this: this side's value getter.
-        other: the other side's.
+        other: the other side's value getter.
         joiner: called with the key, the left and the right value.
-        join_type: which sides may be missing.
-        side: which side this is.
+        join_type: the type of the join.
+        side: the side.
     """
 
     promises = Promises(repeatable=True, by_key=True)

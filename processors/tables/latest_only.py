@@ -13,7 +13,7 @@ Updates = TypeVar("Updates", Batch, Columns)
 
 
 def latest_only(context: ProcessorContext, updates: Updates, versioned: bool) -> Updates:
-    """Return the updates without those that a versioned table ignores, which are counted."""
+    """Return the updates that a versioned table does not ignore, and count the others."""
     if not versioned or updates.latest is None:
         return updates
     kept = updates.select(updates.latest)

@@ -8,7 +8,7 @@ from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP, ValueA
 
 
 class MapTableValues(TableOperation):
-    """Each value becomes ``mapper(key, value)``; what is deleted stays deleted. A result of None is a deletion."""
+    """Makes ``mapper(key, value)`` of each value; deleted rows stay deleted. A result of None is a deletion."""
 
     def __init__(self, mapper: Callable[[Any, Any], Any]) -> None:
         self._mapper = mapper
@@ -22,7 +22,7 @@ class MapTableValues(TableOperation):
 
 
 class TransformTableValues(TableOperation):
-    """Each value becomes ``transformer(key, value)``, where the value is None for a deleted or absent key."""
+    """Makes ``transformer(key, value)`` of each value, which is None for a deleted or absent key."""
 
     def __init__(self, transformer: Callable[[Any, Any], Any]) -> None:
         self._transformer = transformer

@@ -1,6 +1,6 @@
-"""Many tables joined by one key: all changes of a key within a micro-batch make one update, of what there is then.
+"""Many tables joined by one key: all changes of a key within a micro-batch make one update, of the state at its end.
 
-A chain of joins of two sends what each change makes, and so results which are never there at the end of a micro-batch.
+A chain of joins of two sends a result for each change, and so results that are gone at the end of the micro-batch.
 Here updates only say which keys to look at. Whether a key had a result before is told by the sides that have changed,
 each of which says whether it had a row, and by what is there of the others.
 """
@@ -28,11 +28,11 @@ _Integers = npt.NDArray[np.int64]
 
 
 def shown_sides(there: Sequence[Booleans], types: Sequence[JoinType]) -> list[Booleans]:
-    """Return which sides the results of keys have, as of a chain of joins: none where there is no result.
+    """Return masks of the sides that the results of keys show, as in a chain of joins: none where there is no result.
 
     Args:
-        there: of each side, which keys have a row.
-        types: of each side but the first, how it is joined with those before it.
+        there: for each side, a mask of the keys that have a row.
+        types: the type of the join of each side but the first with those before it.
 
     >>> orders, payments, parcels = (np.array([key in keys for key in "abc"]) for keys in ("ab", "b", "ac"))
     >>> shown = shown_sides([orders, payments, parcels], [JoinType.INNER, JoinType.OUTER])
@@ -52,7 +52,7 @@ def shown_sides(there: Sequence[Booleans], types: Sequence[JoinType]) -> list[Bo
 
 
 class ChangedKeys(Operator):
-    """Says of each update of a side which one it is of, and whether its key had a row before: ``2 * side + had``.
+    """Encodes for each update of a side the side, and whether its key had a row before: ``2 * side + had``.
 
     Args:
         side: the number of the side.
@@ -93,14 +93,14 @@ class _Side(NamedTuple):
 
 
 class MultiJoin(Operator):
-    """Joins what all sides have of the keys that ``ChangedKeys`` names, at the end of the micro-batch.
+    """Joins the rows of all sides at the keys that ``ChangedKeys`` names, at the end of the micro-batch.
 
-    A result is a struct of the rows of all sides, null for each that it has not. Its time is the newest one of its rows
+    A result is a struct of the rows of all sides, null for missing ones. Its time is the newest one of its rows
     and of the updates that have changed it.
 
     Args:
-        stores: of the sides.
-        types: of each side but the first, how it is joined with those before it.
+        stores: the stores of the sides.
+        types: the type of the join of each side but the first with those before it.
     """
 
     promises = Promises(at_flush=True)

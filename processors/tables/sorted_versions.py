@@ -1,6 +1,6 @@
 """``SortedVersions``: the rows of a table that lies elsewhere, sorted in memory, and looked up as of times.
 
-Rule of this module: it has all rows as columns and makes no object of them until somebody asks for objects. Keys are
+Rule of this module: it has all rows as columns and makes objects of them only on demand. Keys are
 told apart by a hash of their bytes, and compared where they are found.
 """
 
@@ -55,9 +55,9 @@ class VersionRows(NamedTuple):
     Attributes:
         keys: their bytes, without nulls.
         values: their bytes; null for a delete.
-        times: from when each is valid.
-        orders: bytes that decide among those of one key and time; None where the values do.
-        parts: a number for each that tells where it is from.
+        times: the time since which each is valid.
+        orders: bytes that decide among rows of one key and time; None where the values do.
+        parts: the number of each one's part.
     """
 
     keys: Array
@@ -95,10 +95,11 @@ class SortedVersions(ValueGetter):
     """Looks the rows of a table up.
 
     Args:
-        rows: in any order. Of those with one key and time, the last one counts by order and value, a delete first.
+        rows: the rows, in any order. Of those with one key and time, the last one counts by order and value, a delete
+            first.
 
     Attributes:
-        rows: the same, sorted.
+        rows: the rows, sorted.
 
     >>> rows = VersionRows(pa.array([b"k", b"k"]), pa.array([b"b", b"a"]), np.array([7, 3]), None, np.array([0, 0]))
     >>> values, since = SortedVersions(rows).get_columns(pa.array([b"k", b"k", b"l"]), np.array([6, 9, 9]))
@@ -124,7 +125,7 @@ class SortedVersions(ValueGetter):
         self._following = self._next_live(~np.append(tied, False)[: len(hashes)] & valid(self.rows.values))
 
     def _hashed(self, keys: Array) -> Hashes:
-        """Return the hashes of the table's keys, by a seed for which those of different keys differ."""
+        """Return the hashes of the table's keys, by a seed with which hashes of different keys differ."""
         unique = pc.unique(keys)
         self._seed = next(seed for seed in count(_SEED) if len(np.unique(_hashes(unique, seed))) == len(unique))
         return _hashes(keys, self._seed)

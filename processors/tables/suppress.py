@@ -21,7 +21,7 @@ from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP, ValueA
 
 
 class Suppress(Operator):
-    """Buffers each update, then emits what is due by the stream time that this processor has seen.
+    """Buffers each update, then emits updates that are due by the stream time that this processor has seen.
 
     Args:
         config: the configuration of the resulting table.
@@ -29,7 +29,7 @@ class Suppress(Operator):
         delay: how far stream time must have moved past an update's buffer time.
         final: whether the buffer time is the end of the key's window, and deletions need not be emitted.
         store: the buffer's store.
-        serdes: of the table's keys and values.
+        serdes: the serdes of the table's keys and values.
         overhead: how many bytes an update counts besides its key and values.
     """
 

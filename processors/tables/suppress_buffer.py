@@ -73,7 +73,7 @@ def suppress_buffer_spec(name: str, key_serde: Serde[Any], *, final: bool = Fals
 
     Args:
         name: the store's name.
-        key_serde: of the keys whose updates are held.
+        key_serde: the serde of the keys whose updates are held.
         final: whether buffer times are the ends of windows.
     """
     layout = FINAL_SUPPRESS_BUFFER if final else SUPPRESS_BUFFER
@@ -95,7 +95,7 @@ class Held:
 
     Attributes:
         time: the buffer time, that of the key's first held update.
-        timestamp, value, old, headers: of the last update.
+        timestamp, value, old, headers: the last update's.
         prior: the value before the first held update: what operators downstream still know.
         first: whether it is the first held update, so that ``prior`` is ``old``.
         size: how many bytes it counts, if known.
@@ -129,8 +129,8 @@ class SuppressBuffer:
     """The buffer of one task.
 
     Args:
-        store: where it is kept.
-        value_serde: how values become bytes.
+        store: its store.
+        value_serde: the serde of the values.
         measure: keep ``bytes`` exact at all times, not only after ``save``.
         overhead: how many bytes an update counts besides its key and values.
 
@@ -161,7 +161,7 @@ class SuppressBuffer:
         self._order: list[tuple[int, bytes]] = []
 
     def load(self, keys: Iterable[bytes], until: int | None) -> None:
-        """Load what is held of ``keys``, and all updates with a buffer time up to ``until`` (None: all of them)."""
+        """Load the held updates of ``keys``, and all updates with a buffer time up to ``until`` (None: all of them)."""
         stop = _END if until is None or until >= MAX_TIME else _BY_TIME + pack_time(until + 1)
         rows: dict[bytes, bytes | None] = dict(self._store.scan(_BY_TIME, stop))
         distinct = list(dict.fromkeys(keys))

@@ -1,6 +1,6 @@
 """A table's store for whole columns: one read for each distinct key, one write for a run of updates.
 
-Rule of this module: which kinds of stores can be used so is known here alone.
+Rule of this module: it alone knows which kinds of stores can be used so.
 """
 
 from typing import Any, Protocol
@@ -37,7 +37,7 @@ class TableColumns(Protocol):
     def get_latest(self, keys: Array, reached: Integers | None = None) -> tuple[Array, Array]:
         """Return the latest value of each key and its timestamp; null where there is none.
 
-        With ``reached``, what has expired by that time is not there, and all keys are different.
+        With ``reached``, values that have expired by then are missing, and all keys are different.
         """
 
     def put(self, keys: Array, values: Array, timestamps: Integers) -> Integers:
@@ -74,10 +74,10 @@ def values_before(numbers: Integers, current: Array, values: Array, counts: Bool
     """Return the value that each update's key had before it.
 
     Args:
-        numbers: which key each update is of.
+        numbers: the number of each update's key.
         current: the value of each key before all updates.
         values: the new values, of the same type.
-        counts: which updates give their key its value.
+        counts: a mask of the updates that give their key its value.
 
     >>> numbers, counts = np.array([0, 1, 0, 0]), np.array([True, True, False, True])
     >>> values_before(numbers, pa.array(["a", None]), pa.array(["b", "c", "late", "d"]), counts).to_pylist()

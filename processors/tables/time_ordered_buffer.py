@@ -141,7 +141,7 @@ class TimeOrderedBuffer:
         self.earliest = None if first is None else unpack_time(first[0])
 
     def pass_through(self, batch: Batch) -> tuple[Batch, int]:
-        """Buffer records; returns those that leave, in order, and how many of them were late.
+        """Buffer records; return those that leave, in order, and how many of them were late.
 
         Raises:
             SerdeError: a record cannot be kept; then nothing has changed.
@@ -190,7 +190,7 @@ class TimeOrderedBuffer:
         return in_time_order(waited, columns.select(due))
 
     def _take_in(self, passage: "_Passage", batch: Batch) -> int:
-        """Let records into the buffer, and out what is due; returns how many were late."""
+        """Let new records into the buffer, and due ones out; return how many were late."""
         late = 0
         rows = zip(batch.keys, batch.values, batch.timestamps, batch.headers_of_each, strict=True)
         for key, value, timestamp, headers in rows:
@@ -206,11 +206,11 @@ class TimeOrderedBuffer:
 
     @property
     def stream_time(self) -> int | None:
-        """The greatest timestamp of the records that were buffered, or what it was told; None before the first."""
+        """The greatest timestamp of the buffered records, or a time that it was told; None before the first."""
         return self._time
 
     def drain(self, until: int = MAX_TIME) -> Batch:
-        """Return the records that wait leave, up to a timestamp, in order; stream time stays what it is."""
+        """Remove and return waiting records up to a timestamp, in order; stream time does not change."""
         with self._passage(until) as passage:
             passage.release(until)
         self._save(passage, until)

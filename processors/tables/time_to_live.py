@@ -2,10 +2,10 @@
 
 What has expired goes by the time that has been reached at each record, which within a micro-batch comes before the
 store's observed stream time has moved. So records are cut into runs: an entry that a record of a run puts is there for
-the others. Only what was there before the run has to be compared with the time that its key's first record has reached.
+the others. Only earlier entries have to be compared with the time that their key's first record has reached.
 
 A record that is older than the time to live when it comes would make an entry that is gone: it is left out, counted and
-told, as a record is that comes after the grace of its window.
+reported, like a record that comes after the grace of its window.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class TimeToLive:
     """The time to live of a store, for the processor that fills it.
 
     Args:
-        context: of the processor.
+        context: the context of the processor.
         store: the store.
     """
 
@@ -78,9 +78,9 @@ class TimeToLive:
         """Return the time that has been reached at the first record of each key; None where nothing expires.
 
         Args:
-            numbers: which key each record is of.
-            keys: how many there are.
-            timestamps: of the records.
+            numbers: the number of each record's key.
+            keys: the number of keys.
+            timestamps: the records' timestamps.
         """
         if self._expiry is None:
             return None

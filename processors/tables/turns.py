@@ -1,7 +1,7 @@
-"""``Turns``: updates of a table of which each replaces the one of its key before it, whatever their times.
+"""``Turns``: updates of a table, each of which replaces the one of its key before it, whatever their times.
 
-So are the changes of another table: what it says last is what there is. A store that orders the records of a key by
-time, or refuses what is old, is given such a change at the time of the one before it, if its own is less.
+The changes of another table are such updates: the last one counts. A store that orders the records of a key by
+time, or refuses old ones, gets such a change at the time of the one before it, if its own is less.
 """
 
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ class Turns:
     """Gives updates times at which they count.
 
     Args:
-        store: of the table.
+        store: the store of the table.
     """
 
     def __init__(self, store: TableStore) -> None:
         self._store = store
 
     def taken(self, records: R) -> R:
-        """Return the updates, in their order, of which none has a time before that of the one of its key before it.
+        """Return the updates, in their order, none of them at an earlier time than the one of its key before it.
 
         Args:
             records: updates with keys, the last of them last.

@@ -47,7 +47,7 @@ class UpdateCache:
             self._merge(held)
 
     def _merge_held(self) -> None:
-        """Turn what is held in one piece into single updates."""
+        """Turn updates that are held in one piece into single ones."""
         for held in (self._single_batch, self._columns):
             if held is not None:
                 self._merge(held.to_batch())
@@ -111,9 +111,9 @@ class UpdateForwarder:
     """Forwards a table's updates: each at once, or with caching the last of each key at ``flush``.
 
     Args:
-        context: of the processor that makes the updates.
-        key_serde: of the table's keys.
-        caching: hold the updates back.
+        context: the context of the processor that makes the updates.
+        key_serde: the serde of the table's keys.
+        caching: whether updates are held back.
     """
 
     def __init__(self, context: ProcessorContext, key_serde: Serde[Any], *, caching: bool) -> None:

@@ -1,4 +1,4 @@
-"""Value getters: how a processor reads a table that it is not part of, through the operators without a store."""
+"""Value getters: the access of a processor to a table that it is not part of, through operators without a store."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence

@@ -3,8 +3,8 @@
 Such a table has a store only if it asks for one. Without one it is read through its parent: the operation is applied to
 what the parent's value getter finds.
 
-A row for which the operation fails is not in the new table, if such records are to be left out. So it makes no
-difference whether the new table has a store, and no reader sees a value that its parent has no longer.
+A row for which the operation fails is not in the new table, if the policy leaves such records out. So it makes no
+difference whether the new table has a store, and no reader sees a value that its parent has lost.
 """
 
 from abc import ABC, abstractmethod
@@ -96,7 +96,7 @@ class TableOperator(TableProcessor):
     """Applies an operation to each update, new value and old, and puts the results into the store if there is one.
 
     Args:
-        operation: what is applied.
+        operation: the operation.
         config: the configuration of the new table.
         versioned_parent: whether the parent is versioned; then every tombstone is kept (KIP-914).
     """

@@ -1,7 +1,7 @@
 """Table-table join with a joiner of whole columns: the other side is looked up once for each distinct key of a run.
 
-Rule of this module: what joins with what is decided as update by update (``millpond.processors.tables.join``). Updates
-that come as objects become columns for the joiner, of the types that the tables are kept in, or else of those that
+Rule of this module: matches are the same as update by update (``millpond.processors.tables.join``). Updates
+that come as objects become columns for the joiner, of the types of the tables' stores, or else of types that
 Arrow finds for them.
 """
 
@@ -49,8 +49,8 @@ class JoinedColumns:
 
     Args:
         joiner: the joiner.
-        join_type: which sides may be missing.
-        left, right: of which types values are that come as objects.
+        join_type: the type of the join.
+        left, right: the types of values that come as objects.
     """
 
     def __init__(self, joiner: ColumnJoiner, join_type: JoinType, left: ValueType, right: ValueType) -> None:
@@ -97,7 +97,7 @@ class VectorizedTableTableJoin(TableTableJoin):
 
     Args:
         columns: calls the joiner.
-        options: those of ``TableTableJoin``.
+        options: the options of ``TableTableJoin``.
     """
 
     def __init__(self, columns: JoinedColumns, **options: Any) -> None:
@@ -154,8 +154,8 @@ class VectorizedJoinGetter(JoinGetter):
     Args:
         left, right: the sides.
         columns: calls the joiner.
-        join_type: which sides may be missing.
-        context: of the processor that reads.
+        join_type: the type of the join.
+        context: the context of the reading processor.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""``TableWriter``: puts a table's updates into its store, and decides what is forwarded and when."""
+"""``TableWriter``: puts a table's updates into its store, and decides when they are forwarded."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -30,10 +30,10 @@ _Kept: TypeAlias = TimestampedKeyValueStore[Any, Any] | VersionedKeyValueStore[A
 
 
 class TableWriter:
-    """Puts a table's updates into its store and forwards them, with the old values if an operator needs those.
+    """Puts a table's updates into its store and forwards them, with the old values if an operator needs them.
 
-    What a versioned store refuses as older than its grace period is counted and not forwarded (KIP-914). Where entries
-    expire (``ttl``), so is what has expired before it comes.
+    Updates that a versioned store refuses as older than its grace period are counted and not forwarded (KIP-914). Where
+    entries expire (``ttl``), so are updates that have expired before they come.
     """
 
     def __init__(self, context: ProcessorContext, config: TableConfig) -> None:
@@ -55,7 +55,7 @@ class TableWriter:
         self._reached = MIN_TIME
 
     def write(self, batch: Batch, *, drop_repeated_tombstones: bool = False) -> None:
-        """Put and forward updates; their old values are those that they carry, or else those in the store.
+        """Put and forward updates; their old values are the ones that they carry, or else the store's.
 
         With ``drop_repeated_tombstones``, updates from no value to no value are dropped if the old values are known.
         """
@@ -128,14 +128,14 @@ class TableWriter:
         self._updates.send_columns(self._put_columns(columns, olds, ends))
 
     def advance(self, time: int) -> None:
-        """Let a store with a history forget as of ``time``, and what has a time to live expire."""
+        """Let a store with a history forget as of ``time``, and entries with a time to live expire."""
         if self._versioned is not None:
             self._versioned.catch_up(time)
             self._versioned.observe(time)
         self.expire(time)
 
     def expire(self, time: int) -> None:
-        """Let what has a time to live expire as of ``time``, and forward that if somebody asks."""
+        """Let entries with a time to live expire as of ``time``, and forward deletes if configured."""
         self._ttl.observe(time)
         self._tell_expired()
 
@@ -149,7 +149,7 @@ class TableWriter:
         return None if self._ttl.expires else records.olds
 
     def _tell_replaced(self, records: Records) -> None:
-        """Forward that entries have expired which are about to be replaced, if somebody asks for that."""
+        """Forward deletes of expired entries that are about to be replaced, if configured."""
         if not self._ttl.tells or not len(records):
             return
         batch = records.to_batch()
@@ -164,7 +164,7 @@ class TableWriter:
             self._updates.send(self._ttl.expired(olds=self._send_olds))
 
     def _get_many_at(self, keys: Sequence[Any], timestamps: Sequence[int]) -> tuple[list[Any], _Found, _Found]:
-        """Return each key, its entry when its first record comes, and what has expired by then without being told."""
+        """Return each key, its entry when its first record comes, and unreported entries that have expired by then."""
         serialize = self._key_serde.serialize
         first: dict[Any, tuple[Any, int]] = {}
         for key, time in zip(keys, self._ttl.reached(timestamps).tolist(), strict=True):
@@ -240,7 +240,7 @@ class TableWriter:
         return out.build()
 
     def _begin(self) -> None:
-        """Note up to which time the store has come before updates are put: as far as what it refuses says."""
+        """Note the time that the store will have reached before updates are put, by which it refuses."""
         store = self._versioned
         observed, begin = (None, None) if store is None else (store.observed_stream_time, store.horizon)
         self._reached = MIN_TIME if observed is None else observed

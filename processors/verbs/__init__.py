@@ -2,7 +2,7 @@
 
 Rule of this room: it is on top of the DSL and knows Arrow, but no Spark. Times and durations are microseconds.
 
-What a user writes is here: the functions of ``aggregates``, and a ``KeyedProcessor`` with its ``KeyContext``,
+Users write the functions of ``aggregates`` here, and a ``KeyedProcessor`` with its ``KeyContext``,
 ``Timer`` and ``TimerClock``.
 """
 

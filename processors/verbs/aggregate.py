@@ -69,12 +69,12 @@ NO_BITS: Final[Mapping[str, int]] = {}
 
 @dataclass(frozen=True)
 class AggregatedRows(Input):
-    """Rows that are folded into an aggregate: of each, its time and the columns of the calls.
+    """Rows that are folded into an aggregate: their times and the columns of the calls.
 
     Attributes:
         arguments: the results of the calls that take values, each as the column ``value`` has it, and behind them the
             gap, if rows have one of their own.
-        types: those of the arguments, which ``aggregate`` fills in.
+        types: the types of the arguments; ``aggregate`` fills them in.
     """
 
     arguments: Sequence[str]
@@ -108,7 +108,7 @@ class AggregatedRows(Input):
 
 
 def plain_column(column: Any) -> Any:
-    """Return a column as rows have it: of a type in its one form, without notes.
+    """Return a column as rows have it: in the one form of its type, without notes.
 
     Raises:
         RecordError: a string is not UTF-8, or a time beyond what microseconds can tell.
@@ -166,7 +166,7 @@ class WindowedKeys(Projection):
         return [*distinct.take(encoded.indices).columns, window]
 
     def _ends(self, starts: Any, ends: Any) -> Any:
-        """Return the ends as they are shown: of a session when its gap is over, as in Spark, or where it is cut."""
+        """Return the ends as they are shown: for a session when its gap is over, as in Spark, or where it is cut."""
         if not isinstance(self.windows, ChangedWindows):
             return session_ends(self.windows, np.asarray(ends)) if isinstance(self.windows, SessionWindows) else ends
         begun, shown = np.asarray(starts), np.array(ends)
@@ -214,7 +214,7 @@ class Results(Projection):
 
     Attributes:
         aggregate: makes them of states.
-        windows: those of the keys, in microseconds; None without. A result that is not of all the rows of its window
+        windows: the windows of the keys, in microseconds; None without. A result that lacks rows of its window
             is null.
     """
 
@@ -262,13 +262,13 @@ def aggregate(
     Args:
         name: its name.
         rows: its input, with the topic ``input``.
-        calls: what is computed.
-        windows: how time is cut, in milliseconds, as the user gave it; None for one result a key.
+        calls: the results.
+        windows: the windows, in milliseconds, as the user gave them; None for one result a key.
         final: whether a window's result comes out once, when the window closes, instead of after each micro-batch that
             changes it.
         until: the windows that begin before some time, by that time, in microseconds; it is a boundary of those after.
         ttl: how long a result lives after its last row, in microseconds, where there are no windows; None for ever.
-        expired: what comes out of a result that has expired.
+        expired: the treatment of expired results.
         told: the bits of ``grouping_id`` that are shown as columns, by the names of these.
     """
     calls = calls.of_verb(name, rows.keys)
@@ -296,10 +296,10 @@ def aggregated_table(
 
     Args:
         grouped: the rows.
-        aggregation: what is computed.
-        windows: in microseconds; None for one aggregate a key.
-        kept: where, with the serde of aggregates.
-        final: whether that of a window comes out once, when the window closes.
+        aggregation: the computation.
+        windows: the windows, in microseconds; None for one aggregate a key.
+        kept: the store, with the serde of aggregates.
+        final: whether a window's aggregate comes out once, when the window closes.
     """
     emit = EmitStrategy.ON_WINDOW_CLOSE if final else EmitStrategy.ON_WINDOW_UPDATE
     grouping = grouped.grouping

@@ -38,10 +38,10 @@ class _Arrived(NamedTuple):
     """Records in the order of processing.
 
     Attributes:
-        inputs: which of them are of each topic.
-        ranks: the place of each one's topic in a wave.
+        inputs: for each topic, a mask of its records.
+        ranks: for each record, the place of its topic in a wave.
         times: their timestamps.
-        keys: a number for each that tells its key.
+        keys: for each record, a number that tells its key.
     """
 
     inputs: Mapping[str, Booleans]
@@ -56,7 +56,7 @@ class _Arrived(NamedTuple):
         return _Arrived(inputs, self.ranks[part], self.times[part], self.keys[part])
 
     def of(self, topics: Sequence[str]) -> Booleans:
-        """Return which of them are of these topics."""
+        """Return a mask of the records of these topics."""
         found = np.zeros(len(self.times), np.bool_)
         for topic in topics:
             found |= self.inputs.get(topic, False)
@@ -77,7 +77,7 @@ class _Meeting:
     as_of: bool
 
     def ends(self, records: Mapping[str, Booleans], keys: Integers, times: Integers) -> Booleans:
-        """Return where a wave must end for a key; ``records`` are those of each topic."""
+        """Return where a wave must end for a key; ``records`` has a mask of the records of each topic."""
         first, second = records[self.first], records[self.second]
         late = seen_too_early(first, second, keys, times) if self.as_of else None
         return returns(first, second, keys, late)
@@ -90,7 +90,7 @@ class _History:
     Attributes:
         store: the store.
         writers, readers: the topics whose records are put into it, and look it up.
-        ahead: how much newer than the readers' records what these look up may be.
+        ahead: how much newer than the readers' records the versions that these look up may be.
         back: how much older than the readers' records the times may be as of which these look up.
     """
 
@@ -129,10 +129,10 @@ class _History:
 
 @dataclass(frozen=True)
 class LookupOrder:
-    """In which order the inputs of a task may be taken.
+    """The order in which the inputs of a task may be taken.
 
     Attributes:
-        gates: the ways out of the region in which the order of keys is free; those of a list have one gate.
+        gates: the ways out of the region in which the order of keys is free; the ways in one list have one gate.
         ranks: the place of each topic in a wave.
         meetings: the inputs that must alternate for a key.
         histories: the stores that must not forget too early.
@@ -153,7 +153,7 @@ class LookupOrder:
         stores: Mapping[str, Any],
         gathering: Collection[str] = (),
     ) -> Self | None:
-        """Return the order for a task of ``part``; None if its inputs have to alternate as they do.
+        """Return the order for a task of ``part``; None if its inputs have to alternate.
 
         Args:
             part: the sub-topology.
@@ -237,12 +237,12 @@ class LookupOrder:
 
 
 class _Input:
-    """An input of a sub-topology, and what its records do to the state of their keys.
+    """An input of a sub-topology, and the effect of its records on the state of their keys.
 
     Attributes:
         topic: its topic.
-        written, looked_up: the stores that they may change, and those that they look up. What is in ``_otherwise``
-            is not only looked up as of their time, or takes them as they come, under their own keys and timestamps.
+        written, looked_up: the stores that they may change, and the stores that they look up. Stores in ``_otherwise``
+            are not only looked up as of their time, or do not take them as they come, under their own keys and times.
     """
 
     def __init__(
@@ -277,7 +277,7 @@ class _Input:
 
 
 def _ranks(inputs: Sequence[_Input]) -> dict[str, int]:
-    """Return places in which, as far as possible, each input comes before those that look up what it puts."""
+    """Return places in which, as far as possible, each input comes before inputs that look up what it puts."""
     ranks: dict[str, int] = {}
     waiting = list(inputs)
     while waiting:

@@ -33,7 +33,7 @@ class Resequencer(Operator):
             self._held.append(columns)
 
     def release(self) -> None:
-        """Pass on what is held; called when every position has come up to the last one that is held."""
+        """Pass on the records that are held; called when every position up to the last of these has come."""
         if self._held:
             held, self._held = self._held, []
             records = put_in_order(held)

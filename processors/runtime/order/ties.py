@@ -21,12 +21,12 @@ Integers = npt.NDArray[np.int64]
 
 
 def without_ties(rows: Integers, times: Integers, keys: Callable[[], Integers], values: Any) -> Integers:
-    """Return the rows of one input, of which those with the same key and time are in the order of their values.
+    """Return the rows of one input, with rows of one key and time in the order of their values.
 
     Args:
         rows: in the order of time, the places of the rows.
         times: in the same order.
-        keys: gives a number for each row by place, which tells its key.
+        keys: returns, by place, a number that tells the row's key.
         values: an Arrow array or chunked array of the values by place.
 
     >>> values = pa.array([b"b", b"a", None])
@@ -55,7 +55,7 @@ def without_ties(rows: Integers, times: Integers, keys: Callable[[], Integers], 
 
 
 def _comparable(values: Any) -> Any:
-    """Return the values as what Arrow can sort: of rows that travel as columns, the bytes that they are as objects."""
+    """Return the values in a form that Arrow can sort: rows that travel as columns become their bytes as objects."""
     type_ = values.type
     if pa.types.is_primitive(type_) or pa.types.is_binary(type_) or pa.types.is_string(type_):
         return values

@@ -1,11 +1,11 @@
-"""The order in which a task takes the records of several queues: that of time, or as Kafka Streams picks them.
+"""The order in which a task takes the records of several queues: by time, or as Kafka Streams picks them.
 
-``Order.TIME`` is a stable sort of all records by their timestamps: among equals the queue named first wins, then what
-came first in it. Where the later of two records of a key is the valid one whatever their timestamps, each key's order
-is kept: a record that is older than one of its key before it comes right behind that.
+``Order.TIME`` is a stable sort of all records by their timestamps: among equals the queue named first wins, then the
+one that came first in it. Where the later of two records of a key is the valid one whatever their timestamps, each
+key's order is kept: a record that is older than one of its key before it comes right behind that.
 
 ``Order.ARRIVAL`` always takes the next record from the queue whose first waiting record has the smallest timestamp.
-That is a stable sort by the largest timestamp that a queue has shown so far, so a queue's out-of-order records follow
+This is a stable sort by the largest timestamp that a queue has shown so far, so a queue's out-of-order records follow
 the record they are late for.
 """
 
@@ -45,7 +45,7 @@ def merge(
 
     Args:
         inputs: by topic, the waiting records of one partition in arrival order; the mapping's order decides ties.
-        order: which order that is.
+        order: the order.
         keep_order: topics whose records keep the order of each key even in the order of time.
         regroup: makes runs longer; they then have positions.
 
@@ -110,10 +110,10 @@ def places_taken(queues: Sequence[npt.NDArray[np.int64]], order: Order) -> npt.N
 
     Args:
         queues: the timestamps of each queue's records in arrival order; the queues' order decides ties.
-        order: which order that is.
+        order: the order.
 
     Returns:
-        None if that is the order in which they lie.
+        None if they lie in this order.
 
     >>> places_taken([np.array([10, 5, 40]), np.array([20, 30])], Order.TIME).tolist()
     [1, 0, 3, 4, 2]

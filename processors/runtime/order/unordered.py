@@ -1,6 +1,6 @@
-"""Topics of which nothing is made but one aggregate, so that nobody could tell in which order their records came.
+"""Topics whose records become one aggregate and nothing else, so that their order shows nowhere.
 
-Rule of this module: the graph decides, and what processors say of themselves (``Promises.by_key``).
+Rule of this module: the graph decides, and the promises of processors (``Promises.by_key``).
 """
 
 from collections.abc import Callable
@@ -11,14 +11,14 @@ from millpond.processors.runtime.subtopology import Subtopology
 
 
 def only_reader(part: Subtopology, topic: str, processor_of: Callable[[ProcessorNode], Operator]) -> Operator | None:
-    """Return the one processor to which all goes that ``part`` reads; None if there are others.
+    """Return the only processor that takes what ``part`` reads; None if there are others.
 
-    What follows it has no state and leads to no other task.
+    The nodes behind it have no state and lead to no other task.
 
     Args:
         part: the sub-topology.
         topic: its only source topic.
-        processor_of: gives the processor of a node.
+        processor_of: returns the processor of a node.
     """
 
     def passes_on(node: Node) -> bool:

@@ -60,7 +60,7 @@ def wave_order(ends: Booleans, keys: Integers, ranks: Integers) -> Integers:
     """Return the records wave by wave, in each wave input by input.
 
     Args:
-        ends: where a wave ends for a key, and the next begins.
+        ends: a mask of the records at which a wave ends for a key, and the next begins.
         keys: a number for each record that tells its key.
         ranks: the place of each record's input in a wave.
 

@@ -49,9 +49,9 @@ class SubscriptionReceive(Operator):
     """In the foreign task: keeps or forgets each subscription and answers it.
 
     Args:
-        store: where the subscriptions are kept.
+        store: the store of the subscriptions.
         foreign: the foreign table.
-        serdes: of the left keys, the foreign keys and the foreign values.
+        serdes: the serdes of the left keys, the foreign keys and the foreign values.
     """
 
     promises = Promises(by_key=True)
@@ -109,7 +109,7 @@ class SubscriptionReceive(Operator):
 
         Args:
             keys: the keys by their bytes.
-            wanted: the bytes of those that are asked for; each value is read and serialized once.
+            wanted: the bytes of the wanted ones; each value is read and serialized once.
         """
         wanted = list(wanted)
         found = self._looked_up([keys[foreign_key] for foreign_key in wanted])
@@ -174,7 +174,7 @@ def _contents(subscriptions: Messages, found: npt.NDArray[np.bool_]) -> npt.NDAr
 
     Args:
         subscriptions: the subscriptions.
-        found: where there is a foreign value.
+        found: a mask of those with a foreign value.
     """
     quiet = subscriptions.numbers == Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE
     forgotten = subscriptions.numbers == Instruction.DELETE_KEY_AND_PROPAGATE
@@ -188,8 +188,8 @@ class ForeignTableJoin(Operator):
     """In the foreign task: answers all subscriptions of a foreign key whose value has changed.
 
     Args:
-        store: where the subscriptions are kept.
-        serdes: of the left keys, the foreign keys and the foreign values.
+        store: the store of the subscriptions.
+        serdes: the serdes of the left keys, the foreign keys and the foreign values.
         versioned: whether the foreign table is versioned.
     """
 
@@ -234,7 +234,7 @@ class ForeignTableJoin(Operator):
             self.context.forward_columns(answers)
 
     def _answers(self, columns: Columns) -> Columns | None:
-        """Return the answers to all who have subscribed; None if the updates have to be objects."""
+        """Return the answers to all subscriptions; None if the updates have to be objects."""
         serdes = self._columns
         if serdes is None or serdes.value is None or not serdes.foreign_key.takes(columns.keys.type):
             return None

@@ -1,7 +1,7 @@
 """The messages of the foreign-key join as Arrow columns of bytes: what ``messages`` draws, many at a time.
 
-Rule of this module: the bytes are those that are written and read message by message, and no Python object is made of a
-message or of a part of one. Whatever is not in the usual form raises ``pyarrow.ArrowInvalid``, and then reading message
+Rule of this module: the bytes are the same as message by message, and no Python object is made of a
+message or of a part of one. A message of another form raises ``pyarrow.ArrowInvalid``, and then reading message
 by message tells what it is.
 """
 
@@ -32,7 +32,7 @@ class Messages(NamedTuple):
     """Subscriptions or responses.
 
     Attributes:
-        hashes: of the left values, an Arrow array of bytes; null where there is none.
+        hashes: the hashes of the left values, an Arrow array of bytes; null where there is none.
         numbers: the instructions or contents.
         rests: the primary keys or the foreign values, an Arrow array of bytes.
     """
@@ -50,11 +50,11 @@ class Messages(NamedTuple):
 
 
 class LeftRows(NamedTuple):
-    """Left rows; of one that is missing everything is null, and it names nothing.
+    """Left rows; a missing one is null in all columns, and names nothing.
 
     Attributes:
-        named: which name a foreign key.
-        hashes: of the values, an Arrow array of bytes.
+        named: a mask of the rows that name a foreign key.
+        hashes: the hashes of the values, an Arrow array of bytes.
         values: their bytes.
     """
 
@@ -73,8 +73,8 @@ class _Raw:
     """The bytes of a column of the type ``binary``.
 
     Attributes:
-        data: all of them.
-        starts, lengths: where each entry begins in ``data``, and how long it is.
+        data: the bytes of all entries.
+        starts, lengths: the start of each entry in ``data``, and its length.
     """
 
     def __init__(self, column: Array) -> None:

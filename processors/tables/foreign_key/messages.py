@@ -1,6 +1,6 @@
 """The messages of the foreign-key join (KIP-213), as bytes in internal topics and in stores.
 
-A subscription and a combined key are byte for byte those of Kafka Streams::
+A subscription and a combined key are byte for byte as in Kafka Streams::
 
     combined key   length of the foreign key (4 bytes, big-endian), foreign key, primary key
     subscription   version (0, or 1 with a partition; the highest bit says that there is no hash), instruction,
@@ -95,8 +95,8 @@ class Subscription(NamedTuple):
     """The request of a row of the left table to the foreign side.
 
     Attributes:
-        hash: of the left value's bytes; None where the row was deleted.
-        instruction: what to do.
+        hash: the hash of the left value's bytes; None where the row was deleted.
+        instruction: the task of the foreign side.
         primary_key: the bytes of the left table's key.
         partition: the left task's partition, if it is sent (version 1).
     """
@@ -136,7 +136,7 @@ class Response(NamedTuple):
     """The answer of the foreign side.
 
     Attributes:
-        hash: of the left value that asked; an answer to any value but the current one is stale.
+        hash: the hash of the left value that asked; an answer to any value but the current one is stale.
         content: the kind of answer.
         foreign_value: the bytes of the foreign value, empty where there is none.
     """
@@ -171,7 +171,7 @@ class LeftRow(NamedTuple):
 
     Attributes:
         names_foreign: whether the row names a foreign key, and so gets an answer.
-        hash: of the value, as in the row's subscription.
+        hash: the hash of the value, as in the row's subscription.
         value: the bytes of the left table's value.
     """
 
@@ -257,7 +257,7 @@ def primary_key_of(combined: bytes) -> bytes:
     """Return the primary key in a combined key.
 
     Raises:
-        SerdeError: it is none.
+        SerdeError: it is no combined key.
     """
     return combined[_end_of_foreign_key(combined) :]
 

@@ -70,7 +70,7 @@ def murmur3_128_of(
 
     Args:
         data: the bytes of all values.
-        starts, lengths: where each value begins, and how long it is.
+        starts, lengths: the start of each value, and its length.
     """
     # A word is read at each place that it may begin at, also where it goes on beyond the last value.
     padded = np.concatenate([data, np.zeros(16, np.uint8)])

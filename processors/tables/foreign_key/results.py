@@ -3,7 +3,7 @@
 It holds answers back until the end of the micro-batch, when it knows every left value of the batch, whatever order the
 messages came in.
 
-Rule of this module: what a micro-batch's answers need of the stores is read together, and a foreign value that many of
+Rule of this module: the stores are read once for all answers of a micro-batch, and a foreign value that many of
 them carry becomes one object.
 """
 
@@ -52,8 +52,8 @@ class UnjoinedRows(RowJoining):
     """In the result task of a left join: the results of left rows without a foreign key, which nobody answers.
 
     Args:
-        joiner: the result for a key and a left value without a foreign one.
-        serdes: of the left and the foreign values.
+        joiner: makes the result for a key and a left value without a foreign one.
+        serdes: the serdes of the left and the foreign values.
     """
 
     promises = Promises(by_key=True)
@@ -73,7 +73,7 @@ class UnjoinedRows(RowJoining):
         self.context.forward(unjoined.with_values(self._unjoined(unjoined, data)))
 
     def _unjoined(self, rows: Batch, data: Sequence[bytes | None]) -> list[Any]:
-        """Return the results of rows whose left values have these bytes; None of those that were deleted."""
+        """Return the results of rows whose left values have these bytes; None for deleted rows."""
         there = [one is not None for one in data]
         lefts = self._left_serde.deserialize_many([one for one in data if one is not None])
         rows = rows.select(there)
@@ -84,10 +84,10 @@ class ResponseJoin(RowJoining):
     """In the result task: joins each answer with the left value that asked for it, at the end of the micro-batch.
 
     Args:
-        joiner: the result for a key, a left value and a foreign value.
+        joiner: makes the result for a key, a left value and a foreign value.
         rows: the store of the left rows.
         result: the store of the results.
-        serdes: of the left and the foreign values.
+        serdes: the serdes of the left and the foreign values.
         join_type: inner, or left, where rows without a foreign value have a result too.
     """
 
@@ -171,7 +171,7 @@ class ResponseJoin(RowJoining):
         return results
 
     def _forward_retracting(self, results: Batch, retracted: list[bool]) -> None:
-        """Forward results without those that are retracted although there is none."""
+        """Forward results without retractions of results that there never were."""
         known = iter(self._results.store.get_many(list(compress(results.keys, retracted))))
         out = BatchBuilder()
         answered: set[bytes] = set()

@@ -1,6 +1,6 @@
 """The left task of a foreign-key join: has rows subscribe at the foreign keys that they name.
 
-Rule of this module: what a batch's rows are as bytes is made once, for their hashes, for the result task and for the
+Rule of this module: the bytes of a batch's rows are made once, for their hashes, for the result task and for the
 foreign task.
 """
 
@@ -48,11 +48,11 @@ class _Columns(NamedTuple):
 class SubscriptionSend(Operator):
     """In the left task: turns each changed row into subscriptions, and sends its value to the result task.
 
-    A row for which ``extract`` fails counts as deleted, if such records are to be left out.
+    A row for which ``extract`` fails counts as deleted, if the policy leaves such records out.
 
     Args:
-        extract: the foreign key of a row, given its key and its value.
-        serdes: of the left keys, the left values and the foreign keys.
+        extract: returns the foreign key of a row, given its key and its value.
+        serdes: the serdes of the left keys, the left values and the foreign keys.
         join_type: inner, or left, where rows without a foreign value have a result too.
         versioned: whether the left table is versioned.
         subscriptions, rows: the sinks of the two kinds of messages.
@@ -146,10 +146,10 @@ class SubscriptionSend(Operator):
         """Send the messages of rows.
 
         Args:
-            serdes: of the keys.
+            serdes: the serdes of the keys.
             rows: the rows, whose values are bytes, null where they are deleted.
             keys: the bytes of their keys.
-            olds, news: the bytes of the foreign keys that they have named and name now, null for none.
+            olds, news: the bytes of the foreign keys that they named before and name now, null for none.
         """
         hashes = hash_column(rows.values)
         left_rows = rows.with_values(left_row_column(valid(news), hashes, rows.values))
@@ -177,7 +177,7 @@ class SubscriptionSend(Operator):
         return Columns(serdes.foreign_key.read(foreign_keys), messages, rows.timestamps[places], positions)
 
     def _old_keys(self, batch: Batch) -> list[Any]:
-        """Return the foreign keys of the rows before; None of those that fail, which have been counted before."""
+        """Return the earlier foreign keys of the rows; None for failures, which have been counted before."""
         if batch.olds is None:
             return [None] * len(batch)
         try:
@@ -200,7 +200,7 @@ class SubscriptionSend(Operator):
             return None
 
     def _rows_of(self, batch: Batch) -> tuple[list[Any], list[bytes | None]]:
-        """Return the rows' foreign keys and their bytes; None of those that are deleted, or fail."""
+        """Return the rows' foreign keys and their bytes; None for rows that are deleted, or fail."""
         values = batch.values
         try:
             keys = self._named(batch.keys, values)

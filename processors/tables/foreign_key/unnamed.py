@@ -1,6 +1,6 @@
 """The foreign task of an outer foreign-key join: the rows of the foreign table that no left row names.
 
-Rule of this module: whether a left row names a foreign key, the first of its subscriptions says; nobody counts them.
+Rule of this module: a foreign key is named if the store has a subscription of it; subscriptions are never counted.
 """
 
 from dataclasses import replace
@@ -19,11 +19,11 @@ from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 
 
 class _Touched(NamedTuple):
-    """A foreign key that a subscription or an update of the foreign table is of.
+    """A foreign key of a subscription or of an update of the foreign table.
 
     Attributes:
         key: the key.
-        time: the newest time of these.
+        time: the newest time of its subscriptions and updates.
     """
 
     key: Any
@@ -33,14 +33,14 @@ class _Touched(NamedTuple):
 class UnnamedRows(Operator):
     """Sends the updates of a table of the foreign rows that no left row names.
 
-    Subscriptions and updates of the foreign table only say which foreign keys to look at. It does so at the end of the
+    Subscriptions and updates of the foreign table only say which foreign keys to look at. It looks at the end of the
     micro-batch, when the stores have all of it; so a row that is named for a moment in between is not deleted.
 
     Args:
         subscriptions: the store of the subscriptions.
         unnamed: the store of the table that it makes.
         foreign: the foreign table.
-        foreign_serde: of the foreign keys.
+        foreign_serde: the serde of the foreign keys.
     """
 
     promises = Promises(at_flush=True)
@@ -96,5 +96,5 @@ class UnnamedRows(Operator):
 
 
 def _changes(row: ValueAndTimestamp[Any], before: ValueAndTimestamp[Any] | None, time: int) -> bool:
-    """Return whether a row that nobody names is another one, or a later one, than the table has."""
+    """Return whether a row that nobody names differs from the table's, or is later."""
     return before is None or before.value != row.value or before.timestamp < max(time, row.timestamp)

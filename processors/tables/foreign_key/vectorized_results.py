@@ -39,8 +39,8 @@ class ColumnJoining(RowJoining):
     """Joins columns of left values with columns of foreign ones.
 
     Args:
-        joiner: the results for columns of keys, left values and foreign values; the last of these are null where there
-            is none.
+        joiner: makes results for columns of keys, left values and foreign values; the last of these are null where
+            there is none.
     """
 
     _joiner: ColumnFunction

@@ -1,11 +1,11 @@
 """The functions that aggregate columns: ``count()``, ``sum("amount")``, ``last("status")`` and so on.
 
 Rule of this room: a call says what is wanted and knows no types; ``millpond.processors.verbs.functions`` has the
-logic. The names are Spark SQL's, and so is what they mean in its ANSI mode, unless a docstring says otherwise.
+logic. Names and meanings are Spark SQL's, in its ANSI mode, unless a docstring says otherwise.
 
 Each takes ``where``, a condition: rows for which it is false or null do not count, as with ``FILTER (WHERE ...)`` in
 SQL. It is what ``DataFrame.where`` takes: text such as ``"status = 'paid'"``, or a Column of booleans; in ``Pond`` it
-is the name of a column of booleans, or an expression of Arrow. Where no row counts, the result is that of no rows.
+is the name of a column of booleans, or an expression of Arrow. Where no row counts, the result is the one of no rows.
 """
 
 from millpond.errors import InvalidArgumentError

@@ -1,6 +1,6 @@
-"""``AggregateCall``: a function and what it is applied to; ``UserAggregate``: a function that a user defines.
+"""``AggregateCall``: a function and its arguments; ``UserAggregate``: a function that a user defines.
 
-Rule of this module: it holds what was written, and refuses what can be no argument; it knows no types of columns.
+Rule of this module: it holds the call as written, and refuses what cannot be an argument; it knows no types of columns.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,18 +43,18 @@ _COMPARING: Final = (
 
 @dataclass(frozen=True, eq=False)
 class AggregateCall:
-    """An aggregate function and what it is applied to. Calls are never compared: columns may overload ``==``.
+    """An aggregate function and its arguments. Calls are never compared: columns may overload ``==``.
 
     Attributes:
         function: the function's name.
         column: the name of a column, or an expression that the adapter evaluates; None if rows are counted.
-        options: of the function, by name.
+        options: the function's options, by name.
         where: a condition that the adapter evaluates: only rows for which it is true count; None if all do.
-        second: of a function of two columns, the second one: rows bring structs of both.
+        second: the second column of a function of two: rows bring structs of both.
         defined: the function, if it is a user's.
 
     Raises:
-        ConfigurationError: it is of no column, and counts nothing.
+        ConfigurationError: it has no column, and counts nothing.
     """
 
     function: str
@@ -106,7 +106,7 @@ class AggregateCall:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class UserAggregate:
-    """An aggregate function of three small functions; called with a column, or with two, it is what is computed.
+    """An aggregate function of three small functions; called with a column, or with two, it makes an aggregate call.
 
     A state is kept as MessagePack between micro-batches: None, bools, numbers, text, bytes, Decimal, datetime and the
     like, and lists and dicts of these; tuples come back as lists. Functions may change a state that they are given, and
@@ -122,14 +122,14 @@ class UserAggregate:
         update: ``update(state, value)`` is the state with one more value, as a Python object; of two columns
             ``update(state, value, other)``.
         merge: ``merge(state, other)`` is the state of the values of both.
-        type: of the results.
+        type: the type of the results.
         finish: ``finish(state)`` makes a result of a state; by default the state is the result.
         update_many: ``update_many(state, values)`` is ``update`` for many values at once, which are an Arrow array
             without nulls; of two columns with both arrays. It has to give the same.
-        version: another number tells that states are not what they were: then a job does not go on with them.
+        version: another number says that states have changed: then a job does not go on with them.
 
     Raises:
-        ConfigurationError: an argument is none of these.
+        ConfigurationError: an argument is invalid.
 
     >>> spread = UserAggregate(
     ...     name="spread",
@@ -182,10 +182,10 @@ class UserAggregate:
 
 
 def check_bool(value: object, name: str, function: str) -> bool:
-    """Refuse what is neither True nor False.
+    """Refuse a value that is neither True nor False.
 
     Raises:
-        ConfigurationError: so it is.
+        ConfigurationError: it is neither.
     """
     if not isinstance(value, bool):
         raise InvalidArgumentError(f"{name}={value!r} of {function} is no bool; give {name}=True or {name}=False")
@@ -193,10 +193,10 @@ def check_bool(value: object, name: str, function: str) -> bool:
 
 
 def check_share(value: object, function: str) -> float:
-    """Refuse what is no share of the values.
+    """Refuse a value that is not a share of the values.
 
     Raises:
-        ConfigurationError: so it is.
+        ConfigurationError: it is no share.
     """
     if isinstance(value, bool) or not isinstance(value, SupportsFloat) or not 0 <= float(value) <= 1:
         raise InvalidArgumentError(f"percentage={value!r} of {function} is not from 0 to 1; write 0.9 for 90 %")
@@ -204,10 +204,10 @@ def check_share(value: object, function: str) -> float:
 
 
 def check_whole(value: object, name: str, function: str, least: int, most: int) -> int:
-    """Refuse what is no whole number within bounds.
+    """Refuse a value that is not a whole number within bounds.
 
     Raises:
-        ConfigurationError: so it is.
+        ConfigurationError: it is none.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InvalidArgumentError(

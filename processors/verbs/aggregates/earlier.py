@@ -21,11 +21,11 @@ def lag(column: object, offset: int = 1) -> AggregateCall:
     It aggregates nothing, so ``over`` takes it, and ``aggregate`` does not.
 
     Args:
-        column: what is looked up.
+        column: the column that is looked up.
         offset: how many rows before, from 1 on.
 
     Raises:
-        ConfigurationError: the offset is none.
+        ConfigurationError: the offset is not such a number.
     """
     if type(offset) is not int or not 1 <= offset <= MOST_ROWS:
         raise InvalidArgumentError(

@@ -42,7 +42,7 @@ LINES: Final[Mapping[str, str]] = {
 
 
 def instead_of(name: str) -> str | None:
-    """Return the call to write for another's name; None for a name that nobody has."""
+    """Return the call to write for another's name; None for an unknown name."""
     found = FUNCTIONS.get(name)
     if found == "count":
         return "aggregates.count()"

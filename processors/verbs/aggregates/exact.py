@@ -1,4 +1,4 @@
-"""Functions whose results are those of all values: nothing is estimated, and what is rounded is rounded once."""
+"""Functions whose results are exact: nothing is estimated, and a result is rounded at most once."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -36,7 +36,7 @@ def sum(column: object, *, where: object | None = None) -> AggregateCall:
     that leaves its type is an error, as in Spark, even if later values would bring it back; as there, values of one
     micro-batch may be added to each other before they are added to those before them. A sum of floats is the
     exact sum, rounded once: it does not depend on the order of the rows, unless a partial sum exceeds the greatest
-    float64 and so becomes infinite. Of a change feed it never does: it is that of the rows that are there.
+    float64 and so becomes infinite. For a change feed it never does: the sum is that of the rows that are there.
     """
     return AggregateCall("sum", column, where=where)
 
@@ -110,8 +110,8 @@ def corr(column: object, other: object, *, where: object | None = None) -> Aggre
 def weighted_avg(column: object, weight: object, *, where: object | None = None) -> AggregateCall:
     """Return the average of the values, each counted as often as its weight says, of the rows that have both.
 
-    Numbers give float64: the exact sum of the products divided by that of the weights, rounded once. It is null if no
-    row has both, or the weights add up to 0, and NaN if a value or a weight is NaN or infinite.
+    Numbers give float64: the exact sum of the products divided by the sum of the weights, rounded once. It is null if
+    no row has both, or the weights add up to 0, and NaN if a value or a weight is NaN or infinite.
     """
     return _of_two("weighted_avg", column, weight, where)
 
@@ -120,9 +120,9 @@ def weighted_avg(column: object, weight: object, *, where: object | None = None)
 def skewness(column: object, *, where: object | None = None) -> AggregateCall:
     """Return how far the values lean to one side of their average: positive with a long tail of great values.
 
-    It is that of the values themselves, as in Spark: the sum of the cubes of their distances from the average, over the
-    count times the cube of ``stddev_pop``; DuckDB and pandas give an estimate of what they are a sample of. It is null
-    if there are none, or all are equal. All else is as in ``var_samp``; the state is some 50 bytes as a rule.
+    It is the skewness of the values themselves, as in Spark: the sum of the cubes of their distances from the average,
+    over the count times the cube of ``stddev_pop``; DuckDB and pandas estimate it for the population. It is null if
+    there are none, or all are equal. All else is as in ``var_samp``; the state is some 50 bytes as a rule.
     """
     return AggregateCall("skewness", column, where=where)
 
@@ -131,7 +131,7 @@ def skewness(column: object, *, where: object | None = None) -> AggregateCall:
 def kurtosis(column: object, *, where: object | None = None) -> AggregateCall:
     """Return how much of the variance is due to few far values: the ratio less 3, 0 for a normal distribution.
 
-    It is that of the values themselves, as in Spark; DuckDB and pandas estimate it for the population.
+    It is the kurtosis of the values themselves, as in Spark; DuckDB and pandas estimate it for the population.
     It is null if there are none, or all are equal. All else is as in ``var_samp``; the state is some 70 bytes as a
     rule.
     """
@@ -190,13 +190,13 @@ def bool_or(column: object, *, where: object | None = None) -> AggregateCall:
 
 @fitted
 def bit_and(column: object, *, where: object | None = None) -> AggregateCall:
-    """Return the bits that all integers have that are not null, of the type that they have; null if there are none."""
+    """Return the bits that all integers have that are not null, in their type; null if there are none."""
     return AggregateCall("bit_and", column, where=where)
 
 
 @fitted
 def bit_or(column: object, *, where: object | None = None) -> AggregateCall:
-    """Return the bits that some integer has, of the type of the integers; null if there are none but nulls."""
+    """Return the bits that some integer has, in the type of the integers; null if there are none but nulls."""
     return AggregateCall("bit_or", column, where=where)
 
 
@@ -230,7 +230,7 @@ def percentile(column: object, percentage: float, *, where: object | None = None
         where: which rows count.
 
     Raises:
-        ConfigurationError: the share is none.
+        ConfigurationError: it is no share.
     """
     return AggregateCall("percentile", column, {"percentage": check_share(percentage, "percentile")}, where)
 
@@ -272,7 +272,7 @@ def collect(
     ``limit``: no more is kept than is shown.
 
     Args:
-        column: what is collected.
+        column: the column that is collected.
         limit: how many values there are at most, the earliest; a late row takes the place of the last one. None for
             all.
         distinct: whether of equal values only the earliest is there, as in Spark's ``collect_set``. All NaNs are equal,
