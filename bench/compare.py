@@ -1,4 +1,4 @@
-"""What changed between two runs of the same benchmark beyond the noise.
+"""The comparison of two runs of the same benchmark: changes beyond the noise.
 
 Rule of this module: a change is what both runs agree on. The throughput of a contender with a workload has changed if
 no run of the one file lies among the runs of the other, and if the ratio of the medians is larger than the spread: the
@@ -28,7 +28,7 @@ Pair = tuple[str, str]
 
 
 class Verdict(StrEnum):
-    """What can be said of a throughput in two files."""
+    """The verdict on a throughput in two files."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -64,7 +64,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Difference:
-    """What was not the same when the two files were measured, which makes it unfair to compare them."""
+    """A difference between the circumstances of two files, which makes it unfair to compare them."""
 
     what: str
     old: Any
@@ -88,7 +88,7 @@ class Comparison:
     """What the old file has and the new one tried in vain."""
 
     def slower(self, percent: float) -> bool:
-        """Whether anything lost more than ``percent`` of its throughput beyond the noise, or can no longer be done."""
+        """Return whether anything lost more than ``percent`` of its throughput beyond the noise, or fails now."""
         lost = (change for change in self.changes if change.verdict is Verdict.SLOWER)
         return bool(self.failed) or any(100 * (1 - change.ratio) > percent for change in lost)
 
@@ -123,7 +123,7 @@ def compared(old: Document, new: Document) -> Comparison:
 
 
 def judged(old: Throughput, new: Throughput) -> Verdict:
-    """What can be said of a throughput, by the rule of this module."""
+    """Return the verdict on a throughput, by the rule of this module."""
     if min(len(old.runs), len(new.runs)) < LEAST_RUNS:
         return Verdict.TOO_FEW_RUNS
     ratio, spread = new.median / old.median, _spread(old, new)
@@ -175,7 +175,7 @@ def _spread(*throughputs: Throughput) -> float:
 
 
 def _differences(old: Document, new: Document) -> Iterator[Difference]:
-    """What is not the same, apart from Millpond's own version, which one compares to know what it changed."""
+    """Yield the differences, apart from Millpond's own version, whose changes a comparison is about."""
     both = {contender.label for contender in old.contenders} & {contender.label for contender in new.contenders}
     before, after = _circumstances(old, both), _circumstances(new, both)
     for what in dict.fromkeys([*before, *after]):

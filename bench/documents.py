@@ -1,6 +1,6 @@
-"""What a benchmark has found, as its JSON file has it: read, checked and typed.
+"""The findings of a benchmark, as its JSON file has them: read, checked and typed.
 
-Rule of this module: it is the only one that knows the names in the file. Whatever is missing there or of the wrong type
+Rule of this module: it is the only one that knows the names in the file. What is missing there or of the wrong type
 is refused with its place; other names are left alone, since a benchmark may have more to tell.
 """
 
@@ -39,7 +39,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Throughput:
-    """What was done per second in each run, in the unit of the document."""
+    """The throughput per second in the runs, in the unit of the document."""
 
     median: float
     low: float
@@ -49,9 +49,9 @@ class Throughput:
 
 @dataclass(frozen=True)
 class Result:
-    """What one contender did with one workload. Latencies are in microseconds, by the names of ``PERCENTILES``.
+    """The result of one contender with one workload. Latencies are in microseconds, by the names of ``PERCENTILES``.
 
-    Only the throughput is always there. Of what was not measured there is nothing: no entries, or ``None``.
+    Only the throughput is always there. What was not measured has no entries, or ``None``.
     """
 
     contender: str
@@ -104,7 +104,7 @@ class Document:
 
 
 def read_json(path: Path) -> object:
-    """What a file of JSON holds.
+    """Return the content of a JSON file.
 
     Raises:
         ConfigurationError: there is no such file, or it is not JSON.

@@ -1,4 +1,4 @@
-"""How figures are measured: rounds and their median, percentiles of single operations, and what one call costs."""
+"""The measuring of figures: rounds and their median, percentiles of single operations, and the cost of one call."""
 
 import gc
 import re
@@ -43,7 +43,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one call takes: seconds, seconds of the processor, and bytes of memory beyond what was in use before."""
+    """The cost of one call: seconds, seconds of the processor, and bytes of memory beyond those in use before."""
 
     wall_s: float
     processor_s: float
@@ -51,7 +51,7 @@ class Cost:
 
 
 def cost(work: Callable[[], object]) -> Cost:
-    """What one call costs; no other thread of this process does anything meanwhile."""
+    """Return the cost of one call; no other thread of this process may do anything meanwhile."""
     before = resident_bytes()
     reset_peak()
     wall, processor = perf_counter(), process_time()
@@ -73,7 +73,7 @@ def peak_bytes() -> int:
 
 
 def bytes_below(directory: Path) -> int:
-    """What the files below a directory take on the disk; one that goes meanwhile takes nothing."""
+    """Return the bytes that files below a directory take on the disk; a file that goes meanwhile takes none."""
     total = 0
     for path in directory.rglob("*"):
         try:

@@ -1,4 +1,4 @@
-"""What every benchmark reports beside its figures: the command, the machine and the versions; and how it saves them."""
+"""The report of a benchmark beside its figures: the command, the machine, the versions; and how it is saved."""
 
 import json
 import os

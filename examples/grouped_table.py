@@ -1,4 +1,4 @@
-"""How many people live in each town: a table grouped by something other than its key (KIP-904).
+"""The number of people in each town: a table grouped by something other than its key (KIP-904).
 
 When a row of the table changes, it leaves its old group and joins its new one. A row that changes without moving to
 another group updates it once, so nobody ever sees a town that has lost a resident for a moment.

@@ -1,4 +1,4 @@
-"""How many orders have each status, and what they are worth: an aggregate of a table that changes, kept current.
+"""The number and the worth of the orders of each status: an aggregate of a table that changes, kept current.
 
 ``latest`` makes a table of the changes of orders, and ``aggregate`` takes an order out of the group that it leaves. So
 no order counts twice, and a status without orders is deleted.
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def shown(row: dict[str, object]) -> tuple[object, ...]:
-    """What a change says of a status."""
+    """Return what a change says of a status."""
     return (row["status"], "deleted") if row["op"] == "delete" else (row["status"], row["orders"], row["worth"])
 
 

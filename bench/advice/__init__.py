@@ -1,1 +1,1 @@
-"""Which backend suits a job on this machine: measured by ``millpond.bench.engines``, judged here."""
+"""The advice on a backend for a job on this machine: measured by ``millpond.bench.engines``, judged here."""

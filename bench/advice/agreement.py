@@ -1,4 +1,4 @@
-"""Whether an advice and a job agree: no pair of backends that both tell apart stands in opposite order.
+"""The agreement of an advice with a job: no pair of backends that both tell apart stands in opposite order.
 
 Rule of this module: pure functions; it measures nothing. What one of the two cannot tell apart beyond the noise, it
 says nothing about.
@@ -14,7 +14,7 @@ from millpond.bench.advice.measured import Spread
 
 @dataclass(frozen=True)
 class Agreement:
-    """What comes of the comparison.
+    """The result of the comparison.
 
     Attributes:
         both: the pairs that advice and job tell apart, the quicker one first, in the order of the job.
@@ -54,13 +54,13 @@ def job_pairs(runs: Mapping[str, Sequence[float]]) -> list[tuple[str, str]]:
 
 
 def agreement(advised: set[tuple[str, str]], ran: Sequence[tuple[str, str]]) -> Agreement:
-    """What advice and job say of the same backends."""
+    """Return how far advice and job agree on the same backends."""
     both = [pair for pair in ran if pair in advised or pair[::-1] in advised]
     return Agreement(tuple(both), tuple(pair for pair in both if pair not in advised))
 
 
 def quicker(one: Spread, other: Spread) -> bool:
-    """Whether all runs of one were quicker than those of the other, and the medians are apart beyond the noise."""
+    """Return whether all runs of one were quicker than those of the other, with medians apart beyond the noise."""
     return one.high < other.low and one.median * NOISE < other.median
 
 

@@ -170,7 +170,7 @@ def _as_text(bytes_: int) -> str:
 
 
 def faster(wanted: Spread | None, given: Spread | None) -> float | None:
-    """How many times as fast the wanted cache is, 1 if the runs overlap; None if one of them was not measured."""
+    """Return how many times as fast the wanted cache is, 1 if runs overlap; None if one of the two was not measured."""
     if wanted is None or given is None:
         return None
     return given.median / wanted.median if wanted.high < given.low or given.high < wanted.low else 1.0

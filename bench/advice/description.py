@@ -102,7 +102,7 @@ class Description:
 
     @property
     def worker_memory(self) -> int:
-        """What one worker may take of the memory."""
+        """The memory that one worker may take, in bytes."""
         return self.memory_bytes // self.workers
 
 

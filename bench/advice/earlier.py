@@ -33,7 +33,7 @@ def measured_before(
     effort: Effort,
     say: Say = lambda what: None,
 ) -> Measurements:
-    """The times of ``results``, with memory and disk of rows measured now, since that benchmark does not tell them."""
+    """Return the times of ``results``, with memory and disk measured now, which that benchmark does not tell."""
     rows = int(_number(results.settings, "records"))
     ratio = results.settings.get("cache_ratio")
     scaled = isinstance(ratio, int | float) and not _far(ratio, description.data_bytes / description.memory_bytes)
@@ -47,7 +47,7 @@ def measured_before(
 
 
 def refuse_other(description: Description, results: Document, here: Mapping[str, Any], origin: str) -> list[str]:
-    """What makes earlier results speak less well for a description.
+    """Return the reasons for which earlier results speak less well for a description.
 
     Args:
         description: of the job.

@@ -1,4 +1,4 @@
-"""What rows take of memory and disk in a backend: some are written, and then each of them again.
+"""The memory and disk that rows take in a backend: some are written, and then each of them again.
 
 Rule of this module: it opens no store; ``millpond.bench.advice.worker`` does, in a process of its own.
 """
@@ -17,7 +17,7 @@ _WORKER: Final = "millpond.bench.advice.worker"
 
 
 def room_of(backend: str, sizes: Sizes, directory: Path | None) -> Room | str:
-    """What rows take in a backend, or why that could not be measured.
+    """Return the memory and disk that rows take in a backend, or the reason for which that could not be measured.
 
     Args:
         backend: its name or URL.

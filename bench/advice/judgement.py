@@ -1,4 +1,4 @@
-"""Which of the backends that were measured suits a description, and what would change that.
+"""The judgement on measured backends: the one that suits a description, and changes that would alter the choice.
 
 Rule of this module: pure functions over measurements; it measures nothing and prints nothing. What was measured with
 few rows is multiplied by the rows described, and by nothing else but the room that is stated here.
@@ -22,7 +22,7 @@ NOISE: Final = 1.05
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is to be said of one backend.
+    """The verdict on one backend.
 
     Attributes:
         measured: the backend.
@@ -107,7 +107,7 @@ def per_operation(description: Description, measured: Measured) -> Spread | None
 
 
 def risk(verdict: Verdict) -> tuple[bool, bool, int, float, str]:
-    """What decides between backends that are as fast: the least of it is advised.
+    """Return the risk that decides between backends that are as fast: the one with the least is advised.
 
     A local copy that is still there after a restart comes first, then an engine with checksums, then less disk.
     """

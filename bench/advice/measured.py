@@ -1,6 +1,6 @@
-"""``Measured``: what is known of a backend from measurements, as the judgement takes it.
+"""``Measured``: the measurements of a backend, as the judgement takes them.
 
-Rule of this module: it is plain data; whoever has measured has made it. Times are microseconds.
+Rule of this module: it is plain data, made by the measurements. Times are microseconds.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Times:
-    """What operations take.
+    """The times of operations.
 
     Attributes:
         rows: how many rows the store had.
@@ -48,7 +48,7 @@ class Times:
 
 @dataclass(frozen=True)
 class Room:
-    """What rows take, measured in a process of its own.
+    """The room that rows take, measured in a process of its own.
 
     Attributes:
         rows: how many there were.
@@ -100,7 +100,7 @@ class Measured:
 
     @property
     def url(self) -> str:
-        """What to give as ``backend=``."""
+        """The URL to give as ``backend=``."""
         return with_options(self.backend, ((one.option, one.value) for one in self.choices))
 
 

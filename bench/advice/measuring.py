@@ -51,7 +51,7 @@ class Backends(Contest):
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured.
+    """The extent of the measurements.
 
     Args:
         seconds: about how long it may take.
@@ -68,7 +68,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class Measurements:
-    """What was measured of the candidates, and how.
+    """The measurements of the candidates, and the settings that they were made with.
 
     Attributes:
         backends: in the order of the candidates.
@@ -82,7 +82,7 @@ class Measurements:
 
 
 def workloads(description: Description) -> list[str]:
-    """What has to be measured for the mix."""
+    """Return the workloads that have to be measured for the mix."""
     scans, expiring = [SEEK, STEP] if description.scans else [], [EXPIRE] if description.expiring else []
     return [READ, WRITE, *scans, *expiring]
 
@@ -116,7 +116,7 @@ def measure(
 
 
 def room(description: Description, candidate: Candidate, effort: Effort) -> Room | str:
-    """What rows take in a candidate, or why that could not be measured.
+    """Return the room that rows take in a candidate, or the reason for which that could not be measured.
 
     There are enough rows that pages and arenas do not show, if so many are described.
     """
@@ -128,7 +128,7 @@ def room(description: Description, candidate: Candidate, effort: Effort) -> Room
 def as_measured(
     description: Description, candidate: Candidate, found_room: Room | str, timed: Mapping[str, Times | str]
 ) -> Measured:
-    """What is known of a candidate.
+    """Return the measurements of a candidate.
 
     Args:
         description: of the job.
@@ -159,7 +159,7 @@ def as_measured(
 
 
 def times_of(description: Description, results: Document, label: str, rows: int) -> Times | str:
-    """What operations of a contender take, or why that is not known."""
+    """Return the times of a contender's operations, or the reason for which they are not known."""
     for failure in results.failures:
         if failure.contender == label and failure.workload in workloads(description):
             return f"{failure.workload}: {failure.reason}"

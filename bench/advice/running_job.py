@@ -1,4 +1,4 @@
-"""What the state of a query on Spark tells of its description: rows, their sizes, and rows of a commit.
+"""The description of a running query on Spark, as far as its state tells: rows, their sizes, and rows of a commit.
 
 Rule of this module: it only reads, and it says how it knows. What state does not tell is no business of it.
 """
@@ -26,7 +26,7 @@ _SAMPLED: Final = 8
 
 @dataclass(frozen=True)
 class Known:
-    """What was found; None is what the state does not tell.
+    """The findings; None for what the state does not tell.
 
     Attributes:
         keys: rows of all stores of all tasks.
@@ -44,7 +44,7 @@ class Known:
 
 
 def known_of(checkpoint: str, state_dir: str | None, workers: int = 4) -> Known:
-    """What the state tells after the last micro-batch that was committed.
+    """Return what the state tells after the last micro-batch that was committed.
 
     Args:
         checkpoint: the query's ``checkpointLocation``.

@@ -55,7 +55,7 @@ def reasons(description: Description, advice: Advice) -> list[str]:
 
 
 def caveats(description: Description, advice: Advice) -> list[str]:
-    """What the figures do not say."""
+    """Return sentences on what the figures do not say."""
     return list(_caveats(description, advice))
 
 

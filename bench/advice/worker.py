@@ -1,4 +1,4 @@
-"""What rows take of memory and disk in one backend, in a process of its own.
+"""The program that measures the memory and disk of rows in one backend, in a process of its own.
 
 Rule of this module: it is a program, which ``millpond.bench.runs.process`` starts. It keeps no rows itself, so that
 what the process grows by is the backend's alone.
@@ -27,7 +27,7 @@ _LOOKS: Final = 20
 
 @dataclass(frozen=True)
 class Job(RunJob):
-    """What to run.
+    """The measurement to make.
 
     Attributes:
         backend: its name or URL.

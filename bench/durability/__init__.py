@@ -1,1 +1,1 @@
-"""What befalls the durable state of a task and its local copies: damage, restores, upgrades and other partitions."""
+"""Benchmarks of a task's durable state and local copies: damage, restores, upgrades and other partitions."""

@@ -1,4 +1,4 @@
-"""What becomes of every single-bit flip in the files of a small state, durable and local.
+"""The outcome of every single-bit flip in the files of a small state, durable and local.
 
 Rule of this module: a flip is *harmless* if the content is right and nothing had to be done, *healed* if it is right
 because a local copy was restored, *refused* if Millpond raised an error on purpose, and *silent* if the content is
@@ -111,7 +111,7 @@ def _content(state: TaskState, manifest: Manifest) -> dict[str, Any]:
 
 
 def _restored(state: _State) -> list[Any]:
-    """What a new worker sees, one whose copy is behind, and what the next snapshot holds."""
+    """Return what a new worker sees, what one whose copy is behind sees, and what the next snapshot holds."""
     last = state.manifests[-1]
     with state.task("memory") as fresh:
         seen = [_content(fresh, last)]
@@ -131,7 +131,7 @@ def _replayed(state: _State, flip: Callable[[], object]) -> list[Any]:
 
 
 def _copied(state: _State) -> list[Any]:
-    """What the worker sees that has the local copy, and what its next snapshot holds."""
+    """Return what the worker with the local copy sees, and what its next snapshot holds."""
     with state.task(state.backend, _ALONE) as current:
         seen = [_content(current, state.manifests[-1])]
         stores: Any = current.open(state.manifests[-1])
@@ -142,7 +142,7 @@ def _copied(state: _State) -> list[Any]:
 
 
 class _Restores(logging.Handler):
-    """Whether a local copy was restored, or stood in for a durable file."""
+    """Notes if a local copy was restored, or stood in for a durable file."""
 
     seen = False
 
@@ -160,7 +160,7 @@ def _flip(path: Path, bit: int) -> None:
 
 
 def _outcomes(state: _State, name: str, role: str, bits: range) -> Counter[str]:
-    """What becomes of the flips of these bits of one file."""
+    """Count the outcomes of the flips of these bits of one file."""
     found: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(dir=state.directory.parent) as scratch, _restores() as restores:
         home = Path(scratch)
@@ -190,7 +190,7 @@ def _the_whole_way(damaged: _State, role: str, flip: Callable[[], object], expec
 
 
 def _noticed(probed: _State, name: str, role: str, copy: Path | None, scratch: Path, rows: list[Any]) -> str | None:
-    """What becomes of a flip, if the check that stands in its way notices it."""
+    """Return the outcome of a flip, if the check that stands in its way notices it."""
     last = probed.manifests[-1]
     if role != "local":
         (file,) = (file for file in last.files if name.endswith(last.path(file)))
@@ -212,7 +212,7 @@ def _noticed(probed: _State, name: str, role: str, copy: Path | None, scratch: P
 
 
 def _engine_rows(backend: str, copy: Path, scratch: Path) -> list[Any]:
-    """What the engine reads; it opens a duplicate, because it may change what it opens."""
+    """Return the rows that the engine reads; it opens a duplicate, because it may change what it opens."""
     with tempfile.TemporaryDirectory(dir=scratch) as place:
         shutil.copytree(copy, place, dirs_exist_ok=True)
         with _supplier(backend).open(Path(place)) as engine:
@@ -221,7 +221,7 @@ def _engine_rows(backend: str, copy: Path, scratch: Path) -> list[Any]:
 
 @contextmanager
 def _restores() -> Iterator["_Restores"]:
-    """Whoever restores a local copy, or lets it stand in, warns."""
+    """Note restores of local copies, and copies that stand in, by the warnings that they log."""
     restores, log = _Restores(logging.WARNING), logging.getLogger("millpond.stores.durability")
     log.addHandler(restores)
     log.propagate = False
@@ -304,7 +304,7 @@ def _kind_of(name: str) -> str:
 
 
 def print_results(console: Console, figures: Mapping[str, Any]) -> None:
-    """A row for each file, and the sums."""
+    """Print a row for each file, and the sums."""
     table = Table("where", "file", "bits", "flips", *OUTCOMES, title=f"Single-bit flips, in {figures['seconds']} s")
     total: Counter[str] = Counter()
     for row in figures["files"]:

@@ -1,4 +1,4 @@
-"""What it costs to carry state over to other partitions, beside reading and writing the same rows as they are.
+"""The cost of carrying state over to other partitions, beside reading and writing the same rows as they are.
 
 One process does one unit after the other. No engine takes part: durable files are read and written, a snapshot and a
 delta for each old task, the delta with a tenth of the keys. What is not needed any more is deleted, so the disk holds
@@ -162,14 +162,14 @@ def parse_way(text: str) -> list[int]:
 def run(
     keys: int, way: Sequence[int] = (4, 16, 4), *, rounds: int = 3, directory: Path | None = None
 ) -> dict[str, Any]:
-    """What each step of the way costs, and copying what it starts from.
+    """Return the cost of each step of the way, and of copying its starting point.
 
     Medians of the rounds, and the most memory.
 
     Args:
         keys: of the store.
         way: the numbers of partitions, one after the other.
-        rounds: how often the way is gone.
+        rounds: how often the whole way is repeated.
         directory: where the files go; by default the temporary directory.
     """
     found: dict[str, list[Step]] = {}

@@ -1,4 +1,4 @@
-"""How long it takes to restore all stores of a task, from a local storage and from one that is far away.
+"""The time to restore all stores of a task, from a local storage and from one that is far away.
 
 Rule of this module: the far storage is a local one that answers late, so that both hold the same bytes. Wall time and
 processor time are told apart, because a far storage costs little but time.
@@ -32,7 +32,7 @@ _CHANGED = 50
 
 
 class Distance(NamedTuple):
-    """How far away a storage is.
+    """The distance of a storage: its latency and its bandwidth.
 
     Attributes:
         latency: seconds until it answers.

@@ -1,4 +1,4 @@
-"""What an upgrade of a task's local copies costs its micro-batches, in place, by roll over and offline.
+"""The cost of an upgrade of a task's local copies to its micro-batches, in place, by roll over and offline.
 
 Rule of this module: a micro-batch is what a Spark worker does for one task: it opens the stores at a manifest, reads
 and writes one run of updates, and commits. Nothing else of a real micro-batch is here, neither Spark nor the topology,
@@ -67,7 +67,7 @@ class Phase:
     batches: list[Batch] = field(default_factory=list)
 
     def figures(self, rows: int, before: "Phase") -> dict[str, Any]:
-        """What is reported, with pauses as shares of the median micro-batch in the phase ``before``.
+        """Return the figures to report, with pauses as shares of the median micro-batch in the phase ``before``.
 
         Args:
             rows: updates of a micro-batch.
@@ -150,7 +150,7 @@ class Job:
 
     @property
     def prepared(self) -> bool:
-        """Whether the new format of the store is prepared."""
+        """True if the new format of the store is prepared."""
         return self.manifest is not None and bool(self.manifest.prepared)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Who is measured: backends through the contract, the engines under them, and peers.
+"""The contenders: backends through the contract, the engines under them, and peers.
 
 Rule of this module: what leaves it as text, such as labels and whatever goes into reports, shows no user and no
 password of a backend's URL.
@@ -42,7 +42,7 @@ class Contender:
     source: str
 
     def shown(self) -> dict[str, str]:
-        """What reports have of it."""
+        """Return the contender's entry in reports."""
         return {name: value for name, value in asdict(self).items() if name not in ("ordered", "source")}
 
 

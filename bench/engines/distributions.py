@@ -1,4 +1,4 @@
-"""Which rows a workload touches: Zipfian, latest and uniform numbers, and keys that lie scattered.
+"""The distributions of the rows that a workload touches: Zipfian, latest and uniform numbers, and scattered keys.
 
 Rule of this module: a draw follows the distribution exactly, and a generator of numpy that is given by the caller is
 the only source of chance. Rank 0 is the one that is drawn most often.

@@ -1,7 +1,7 @@
-"""What is measured of an engine, and what every engine that is measured tells of itself.
+"""The measured operations of an engine, and the facts that every measured engine tells of itself.
 
-Rule of this module: keys and values are bytes, and it knows no engine. Whoever writes an engine here uses it the way
-its own documentation says is fast; what is measured is the engine, not the class around it.
+Rule of this module: keys and values are bytes, and it knows no engine. Each engine here is used the way its
+own documentation says is fast; what is measured is the engine, not the class around it.
 """
 
 from abc import ABC, abstractmethod
@@ -30,7 +30,7 @@ def buffer_beside(cache_bytes: int, given: int) -> int:
 
 @dataclass(frozen=True)
 class Use:
-    """How an engine is to be opened.
+    """The way in which an engine is to be opened.
 
     Args:
         supplier: the backend whose options an engine below one has to have; a peer has none.
@@ -61,7 +61,7 @@ class Engine(ABC):
 
     @classmethod
     def durability(cls, use: Use) -> str:
-        """What a write has done when it returns, if the engine is opened for ``use``."""
+        """Return what a write has done when it returns, if the engine is opened for ``use``."""
         return "each write synced" if use.synced else "not synced"
 
     @classmethod

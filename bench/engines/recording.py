@@ -17,7 +17,7 @@ from millpond.bench.runs.summary import POINTS
 
 
 def work_of(engine: Engine, values: Values, kinds: set[Kind]) -> dict[Kind, Work]:
-    """How an engine does each kind of step that it can do, if none but ``kinds`` are done."""
+    """Return how an engine does each kind of step that it can do, if none but ``kinds`` are done."""
     put, prepared = engine.put_each, engine.prepared
     lasts = engine.getter_lasts or not kinds & WRITES
     get: Callable[[bytes], Any] = engine.getter() if lasts else lambda key: engine.getter()(key)

@@ -32,7 +32,7 @@ _WORKER: Final = "millpond.bench.engines.worker"
 
 @dataclass(frozen=True)
 class Contest:
-    """What is to be measured.
+    """The contest to be measured.
 
     Args:
         backends: names or URLs of registered backends.
@@ -68,7 +68,7 @@ class Contest:
 
     @property
     def use(self) -> Use:
-        """How engines are opened."""
+        """The way in which engines are opened."""
         return Use(None, cache_bytes(self.sizes.data_bytes, self.cache_ratio), self.durability == "synced")
 
     @property
@@ -88,7 +88,7 @@ class Contest:
         return found
 
     def settings(self) -> dict[str, Any]:
-        """What reports say of how it was measured."""
+        """Return the settings to report."""
         sizes = self.sizes
         return {
             "records": sizes.records,
@@ -145,7 +145,7 @@ def _cannot(workload: Workload, contender: Contender) -> str | None:
 
 
 def _one(contest: Contest, workload: Workload, contender: Contender, number: int) -> dict[str, Any]:
-    """What came of a run."""
+    """Run one contender with one workload once, and return the result."""
     use = contest.use
     job_of = partial(
         Job, contender.kind, contender.source, workload.name, contest.sizes, number, use.cache_bytes, use.synced

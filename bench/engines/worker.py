@@ -25,7 +25,7 @@ LOAD_BATCH: Final = 1_000
 
 @dataclass(frozen=True)
 class Job(RunJob):
-    """What to run: a contender by its kind and source, and a workload."""
+    """The run to make: a contender by its kind and source, and a workload."""
 
     kind: ContenderKind
     source: str

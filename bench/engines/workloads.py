@@ -23,7 +23,7 @@ _LONGEST_SCAN: Final = 100
 
 
 class Kind(StrEnum):
-    """What a step does. Its argument is given in brackets."""
+    """The kind of a step. Its argument is given in brackets."""
 
     READ = "read"
     """Reads a row [its key]."""
@@ -59,7 +59,7 @@ Step: TypeAlias = tuple[Kind, Any]
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much there is, and how much is done.
+    """The sizes of a store and of the work on it.
 
     Args:
         records: rows of the store before the operations; a fill writes so many.
@@ -102,7 +102,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one run of a workload does.
+    """The work of one run of a workload.
 
     Args:
         loaded: the keys that the store has before, in the order in which they are put.

@@ -1,4 +1,4 @@
-"""What the queries answer, by DuckDB, from all events at once; and what differs in another answer.
+"""The answers to the queries, by DuckDB, from all events at once; and the differences of another answer.
 
 Rule of this module: it shares no code with what it checks. All times are integers of milliseconds here, and a query is
 that of the suite, but for what ``queries`` says of equal rows and of q12.
@@ -25,7 +25,7 @@ _SHOWN: Final = 3
 
 @dataclass(frozen=True)
 class Answer:
-    """What a query answers.
+    """The answer to a query.
 
     Attributes:
         columns: of its rows. Times are milliseconds; ``start`` and ``end`` are those of ``window``.
@@ -176,7 +176,7 @@ ANSWERS: Final[Mapping[str, Answer]] = {
 
 
 class Oracle:
-    """What the queries answer of some events.
+    """The answers of the queries on some events.
 
     Args:
         events: the rows of ``persons``, ``auctions`` and ``bids``, as Arrow tables.

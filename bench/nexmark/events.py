@@ -116,7 +116,7 @@ class Site:
         return places // group * group + places * _SCATTER % group
 
     def times(self, numbers: Numbers) -> Numbers:
-        """When events are, in milliseconds since 1970."""
+        """Return the times of events, in milliseconds since 1970."""
         return BEGIN + numbers * 1_000 // self.rate
 
     def length(self, events: int) -> int:
@@ -125,17 +125,17 @@ class Site:
 
     @property
     def longest_auction(self) -> int:
-        """How many milliseconds an auction is open at most."""
+        """The longest time that an auction is open, in milliseconds."""
         return 2 * self.length(_until_in_flight())
 
     @property
     def oldest_auction(self) -> int:
-        """How many milliseconds before a bid its auction has begun at most."""
+        """The longest time from the beginning of an auction to a bid on it, in milliseconds."""
         return self.length((-(-max(HOT, IN_FLIGHT) // AUCTIONS) + 1) * EPOCH)
 
     @property
     def latest_auction(self) -> int:
-        """How many milliseconds after a bid its auction begins at most."""
+        """The longest time from a bid to the beginning of its auction, in milliseconds."""
         return self.length((-(-LEAD // AUCTIONS) + 1) * EPOCH)
 
     def persons(self, emitted: Numbers) -> pa.Table:
@@ -258,7 +258,7 @@ def _all_channels() -> tuple[Any, Any]:
 
 
 def _address(channel: int) -> str:
-    """Where a channel's bids are made: three folders, and of nine in ten the channel's number."""
+    """Return the address of a channel's bids: three folders, and in nine of ten the channel's number."""
     folders = "/".join(f"{channel * factor % 9_973:04d}" for factor in (3, 5, 7))
     numbered = "" if channel % 10 == 0 else f"&channel_id={channel * 7_919 % 1_000_000_007:09d}"
     return f"https://auctions.example/{folders}/item.htm?query=1{numbered}"

@@ -22,7 +22,7 @@ pc: Any = _compute
 
 @dataclass(frozen=True, eq=False)
 class MicroBatch:
-    """What comes in at once.
+    """The rows that come in at once.
 
     Attributes:
         tables: the rows of persons, auctions and bids.
@@ -106,7 +106,7 @@ def _source(name: str, schema: pa.Schema) -> LocalRows:
 
 
 def _run(run: MicroBatches, sources: Sequence[LocalRows], batch: MicroBatch) -> pa.Table:
-    """What comes out of a verb with a micro-batch, and of the last one what has waited."""
+    """Return the output of a verb for a micro-batch; the last one's includes what has waited."""
     tables: dict[str, Any] = {role: one.of(batch) for role, one in zip(run.inputs, sources, strict=True)}
     found = [run.feed(tables[INPUT]) if INPUT in tables else run.feed(**tables)]
     return pa.concat_tables([*found, run.complete()] if batch.last else found)

@@ -1,4 +1,4 @@
-"""What a query is written in: rows that it chooses columns of, and verbs on these.
+"""The interface that queries are written with: rows with columns to choose from, and verbs on them.
 
 Rule of this module: it names what ``DataFrame`` of Spark has and ``LocalRows`` has, too, and no more than queries need.
 """
@@ -41,7 +41,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class Events:
-    """What a query is given.
+    """The input of a query.
 
     Attributes:
         persons, auctions, bids: the rows, as ``Site`` makes them; those that a query reads.

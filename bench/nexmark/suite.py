@@ -74,7 +74,7 @@ QUERIES: Final[Mapping[str, Query]] = {
 
 @dataclass(frozen=True)
 class NexmarkContest(Contest):
-    """What is measured of one query.
+    """The contest for one query.
 
     Attributes:
         site: makes the events.
@@ -141,7 +141,7 @@ class NexmarkContest(Contest):
 def rows_of_micro_batches(
     spark: SparkSession, place: Path, work: Workload[Source], contender: Contender, scale: Scale, batches: int
 ) -> list[pa.Table]:
-    """What comes out of a contender's query with each micro-batch."""
+    """Return the output of a contender's query for each micro-batch."""
     own, found = Path(tempfile.mkdtemp(prefix="checked-", dir=place)), list[pa.Table]()
     writer = writer_of(spark, place, work, contender, scale, batches, own)
     writer.foreachBatch(lambda rows, number: found.append(rows.toArrow())).start().awaitTermination()

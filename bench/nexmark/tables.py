@@ -10,7 +10,7 @@ from millpond.bench.runs.tables import contenders_table, failures_table
 
 
 def print_results(console: Console, figures: Mapping[str, Any]) -> None:
-    """Who was measured, what came out of each query, how that compares, and what failed."""
+    """Print the contenders, the results of each query, their comparison, and the failures."""
     console.print(contenders_table(figures["contenders"], "what a micro-batch has kept"))
     console.print(_figures_table(figures))
     if any(query["ratios"] for query in figures["queries"].values()):
@@ -72,13 +72,13 @@ def _results(figures: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any
 
 
 def _seconds(figures: Mapping[str, Any], row: Mapping[str, Any]) -> float:
-    """What a run takes, from the median of its micro-batches."""
+    """Return the seconds that a run takes, by the median of its micro-batches."""
     seconds: float = figures["queries"][row["workload"]]["seconds_per_batch"][row["contender"]]
     return seconds * float(figures["settings"]["batches"])
 
 
 def _cores_times_seconds(figures: Mapping[str, Any], row: Mapping[str, Any]) -> float | None:
-    """What a run spends of the processor, all cores together, the mean of all runs; None if that is not known."""
+    """Return the processor seconds of a run, all cores together, as the mean of all runs; None if not known."""
     settings = figures["settings"]
     if row["cpu_s"] is None:
         return None

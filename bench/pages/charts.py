@@ -1,4 +1,4 @@
-"""The plots of a workload as Vega-Lite specifications: which figure goes where.
+"""The plots of a workload as Vega-Lite specifications.
 
 Rule of this module: a contender looks the same in every plot, by its color, its shape and, by its kind, its line. No
 plot needs the color alone. Plots are as wide as a telephone; the page puts them side by side where there is room.
@@ -49,7 +49,7 @@ class Chart:
 
 
 def charts(contenders: Sequence[Contender], results: Sequence[Result], unit: str = "operations") -> list[Chart]:
-    """The plots of the results of one workload, whose throughputs count ``unit``; none of what was not measured."""
+    """Return the plots of one workload's results, with throughputs in ``unit``; none of what was not measured."""
     looks, rate = _Looks(contenders), f"{unit} per second"
     disks = [(one, one.disk_bytes) for one in results if one.disk_bytes is not None]
     memories = [(one, one.peak_rss_bytes) for one in results if one.peak_rss_bytes is not None]
@@ -67,7 +67,7 @@ def charts(contenders: Sequence[Contender], results: Sequence[Result], unit: str
 
 
 class _Looks:
-    """How each contender looks, as encodings of Vega-Lite."""
+    """The looks of the contenders, as encodings of Vega-Lite."""
 
     def __init__(self, contenders: Sequence[Contender]) -> None:
         self._labels = [contender.label for contender in contenders]
@@ -149,7 +149,7 @@ def _names(looks: _Looks, shift: int, **at: Spec) -> list[Spec]:
 
 
 def _latencies(looks: _Looks, results: Sequence[Result]) -> Chart:
-    """A line for each contender, from the median to the slowest operation, beside each other at each percentile."""
+    """Return lines from the median to the slowest operation, with the contenders side by side at each percentile."""
     rows, words = [], []
     places = {name: place for place, name in enumerate(PERCENTILES)}
     for result in (one for one in results if one.latency):
@@ -176,7 +176,7 @@ def _latencies(looks: _Looks, results: Sequence[Result]) -> Chart:
 
 
 def _over_time(looks: _Looks, results: Sequence[Result], rate: str) -> Chart:
-    """A strip for each contender under its name, over the time that it took, from zero to the most that it reached.
+    """Return a strip for each contender under its name, over its own time, from zero to its greatest throughput.
 
     What shows is whether it keeps its speed; that of one beside that of another is in the bars.
     """
@@ -260,7 +260,7 @@ def _plot(rows: Sequence[Spec], height: Any, encoding: Spec, marks: list[Spec]) 
 
 
 def _height(rows: Iterable[Spec]) -> int:
-    """That of the bars for as many contenders, so that plots side by side are as high."""
+    """Return the height of a plot's bars, which depends on the number of contenders alone."""
     return max(_LEAST_HEIGHT, _ROW * len({row["contender"] for row in rows}))
 
 

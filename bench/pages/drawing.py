@@ -49,7 +49,7 @@ def require_drawing() -> None:
 
 
 def drawn(specification: Mapping[str, Any], name: str, title: str, description: str) -> str:
-    """Return an SVG element, whose id begins with ``name``, with a title and a description for whoever cannot see it.
+    """Return an SVG element, whose id begins with ``name``, with a title and a description for screen readers.
 
     Raises:
         ConfigurationError: the package that draws is not installed.

@@ -1,4 +1,4 @@
-"""What all pages share: one file that needs nothing else, in the colors of the reader's system, light or dark.
+"""The frame of all pages: one file that needs nothing else, in the colors of the reader's system, light or dark.
 
 Rule of this module: it knows no figures.
 """
@@ -36,7 +36,7 @@ def write_html(text: str, path: Path) -> None:
 
 
 def machine_line(machine: Mapping[str, Any]) -> str:
-    """What figures were measured with, as one sentence."""
+    """Return a sentence on the machine and the packages that figures were measured with."""
     known = (("{}", "cpu"), ("{} cores", "cores"), ("{} GiB", "memory_gib"), ("{}", "system"), ("Python {}", "python"))
     parts = [form.format(machine[name]) for form, name in known if name in machine]
     return ", ".join([*parts, *(f"{name} {version}" for name, version in machine["packages"].items())]) + "."

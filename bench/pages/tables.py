@@ -103,7 +103,7 @@ def by_operation(results: Document) -> Html | None:
 
 
 def contenders(results: Document) -> Html:
-    """Who was measured."""
+    """Return the table of contenders."""
     rows = [
         [
             row_head(one.label),
@@ -117,7 +117,7 @@ def contenders(results: Document) -> Html:
 
 
 def failures(found: Iterable[Failure]) -> Html:
-    """What could not be measured, and why."""
+    """Return the table of what could not be measured, and why."""
     rows = [
         [row_head(one.workload), tag("td", one.contender, class_="name"), tag("td", one.reason, class_="long")]
         for one in found
@@ -126,7 +126,7 @@ def failures(found: Iterable[Failure]) -> Html:
 
 
 def settings(entries: Mapping[str, Any]) -> Html:
-    """What the run was told, and what follows from it."""
+    """Return the table of the run's settings, and of what follows from them."""
     rows = [[row_head(name.replace("_", " ")), tag("td", _setting(name, value))] for name, value in entries.items()]
     return table("With which settings", ["setting", "value"], rows)
 

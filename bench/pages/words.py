@@ -1,6 +1,6 @@
-"""What a page says of each benchmark: its title, and what its numbers do not show.
+"""The words of a page on each benchmark: its title, and the limits of its numbers.
 
-Rule of this module: whoever adds a benchmark to ``documents.BENCHMARKS`` says here what it is and is not.
+Rule of this module: each benchmark of ``documents.BENCHMARKS`` has its words here.
 """
 
 from collections.abc import Mapping
@@ -69,10 +69,10 @@ _OWN = {
 
 
 def turn(benchmark: str) -> str:
-    """What is repeated of each contender."""
+    """Return the name of what is repeated for each contender."""
     return "round" if benchmark in ("spark", "nexmark") else "run"
 
 
 def limits(benchmark: str) -> Mapping[str, str]:
-    """What the numbers of a benchmark do not show, and why."""
+    """Return what the numbers of a benchmark do not show, and why."""
     return {**_OWN[benchmark], **_OF_ALL}

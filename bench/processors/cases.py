@@ -335,7 +335,7 @@ def _dict_stream_stream(table: Sequence[Batch]) -> Peer:
 
 
 def _recent(kept: dict[str, deque[tuple[int, Value]]], key: str, time: int) -> list[Value]:
-    """What a key has from the hour before that time; older values are forgotten."""
+    """Return the values of a key from the hour before that time; forget older ones."""
     values = kept.get(key)
     if values is None:
         return []

@@ -26,7 +26,7 @@ Sent = TypeVar("Sent")
 class Clock(Generic[Sent]):
     """Gives batches one by one, and looks at the clock whenever the next one is asked for.
 
-    Whoever takes them works on each before it asks for the next, and asks until there is none.
+    The caller works on each batch before it asks for the next, and asks until there is none.
 
     Args:
         batches: what to give.
@@ -79,7 +79,7 @@ def time_driven(
 def driven_seconds(
     case: Case, backend: str, table: Sequence[Batch], batches: Sequence[Batch], directory: Path | None
 ) -> float:
-    """How long the batches take, after those of the table; stores are in a directory of their own in ``directory``."""
+    """Return the seconds of the batches, without the table's; stores get their own directory in ``directory``."""
     sent = list(map(case.sent, batches))
     with (
         tempfile.TemporaryDirectory(dir=directory) as local_dir,

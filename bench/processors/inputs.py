@@ -15,7 +15,7 @@ from millpond.processors import Batch
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is sent.
+    """The number of records to send, and of keys among them.
 
     Args:
         records: how many are measured.

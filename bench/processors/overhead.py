@@ -1,6 +1,6 @@
-"""What headers cost a record, and measuring a micro-batch, in the in-process driver, on one core.
+"""The cost of headers to a record, and of measuring to a micro-batch, in the in-process driver, on one core.
 
-Rule of this module: whatever is compared runs in turn on the same records. What measuring takes is timed where it
+Rule of this module: what is compared runs in turn on the same records. What measuring takes is timed where it
 measures, since nothing can run without it, and a little more than that is counted: the reading of one more clock.
 """
 
@@ -97,7 +97,7 @@ def _one(driver: TopologyDriver, batch: Batch) -> tuple[float, float]:
 
 @dataclass
 class Spent:
-    """How long something has run, each stretch once.
+    """The time that something has run, each stretch once.
 
     Attributes:
         nanoseconds: so long.
@@ -128,7 +128,7 @@ class Spent:
 
 @contextmanager
 def time_in_measuring() -> Iterator[Spent]:
-    """Whatever is measured in here by this process's only thread is timed itself."""
+    """Time the measuring that this process's only thread does in here."""
     spent = Spent()
     with ExitStack() as held:
         for owner, name in _MEASURING:
@@ -141,7 +141,7 @@ def _with_headers(batch: Batch) -> Batch:
 
 
 def table_rows(figures: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """What was measured, how long it takes without and with, and how many times longer that is."""
+    """Yield a row for each measurement: its name, its time without and with, and how many times longer that is."""
     for row in figures["headers_in_process"]:
         both = (f"{1e6 / row[f'{name}_per_second']:.2f} us" for name in ("without", "with"))
         yield (f"headers, {row['case']}, a record", *both, f"{row['times_longer']:.3f}")

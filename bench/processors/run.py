@@ -38,13 +38,13 @@ class Contender(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What it is called."""
+        """The name of the contender."""
         return self.shown["label"]
 
 
 @dataclass(frozen=True)
 class Contest:
-    """What is to be measured.
+    """The contest to be measured.
 
     Args:
         backends: names or URLs of registered backends.
@@ -86,7 +86,7 @@ class Contest:
         return [*(Contender(one.shown(), one.source) for one in backends), Contender(_plain(), None)]
 
     def settings(self) -> dict[str, Any]:
-        """What reports say of how it was measured."""
+        """Return the settings to report."""
         sizes = self.sizes
         return {
             "records": sizes.records,
@@ -139,7 +139,7 @@ def run(contest: Contest, watch: Watch = lambda workload, contender: None) -> di
 def _one(
     contest: Contest, workload: str, contender: Contender, number: int = 0, *, profiled: bool = False
 ) -> dict[str, Any]:
-    """What came of a run; each does the same, whatever its number."""
+    """Run one contender on one topology once, and return the result; each run does the same, whatever its number."""
     job_of = partial(Job, contender.backend, workload, contest.sizes, profiled)
     clean_up = partial(_left_behind, contender)
     return run_alone(_WORKER, job_of, clean_up, directory=contest.directory, timeout_s=contest.timeout_s)

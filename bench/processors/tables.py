@@ -16,7 +16,7 @@ _PERCENTILES = {"p50": "p50 ms", "p90": "p90 ms", "p99": "p99 ms", "p99_9": "p99
 
 
 def print_results(console: Console, figures: Mapping[str, Any]) -> None:
-    """What came out, what failed, and for each backend the functions in which the time went."""
+    """Print the results, the failures, and for each backend the functions in which the time went."""
     console.print(contenders_table(figures["contenders"], "what a commit has done"))
     console.print(_results(figures["results"], figures["settings"]))
     if figures["failures"]:

@@ -1,4 +1,4 @@
-"""What a time to live costs a table of the latest rows, as ``latest`` keeps it: ``python -m`` this module, ``--help``.
+"""The cost of a time to live for a table of latest rows, as ``latest`` keeps it: ``python -m`` this module, ``--help``.
 
 Rule of this module: every run has the same rows in the same batches. What differs is the ttl: none, one that nothing
 outlives, and one that each batch makes as many keys outlive as it brings.

@@ -18,7 +18,7 @@ from millpond.bench.runs.summary import latency_of_many, over_batches
 
 @dataclass(frozen=True)
 class Job(RunJob):
-    """What to run.
+    """The run to make.
 
     Attributes:
         backend: its name or URL; None for the work on dicts.
@@ -46,7 +46,7 @@ def measure(job: Job) -> dict[str, Any]:
 
 
 def figures(clock: "Clock[Any]", sizes: Sizes) -> dict[str, Any]:
-    """What the clock says of the records that count. A latency is that of a micro-batch."""
+    """Return the clock's figures of the records that count. A latency is that of a micro-batch."""
     return {
         "operations": sizes.records,
         "throughput": sizes.records / (sum(clock.times) / 1e9),

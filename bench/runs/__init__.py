@@ -1,1 +1,1 @@
-"""What benchmarks that measure in several runs have in common: how a run has a process of its own, and what all say."""
+"""The common parts of benchmarks in several runs: a process for each run, and what all of them report."""

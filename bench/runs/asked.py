@@ -1,4 +1,4 @@
-"""What is asked of a benchmark: whatever makes no sense is refused before anything runs.
+"""Checks of what is asked of a benchmark: what makes no sense is refused before anything runs.
 
 Rule of this module: it knows no benchmark; each hands in what it knows, and the numbers that it was given.
 """

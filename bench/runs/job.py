@@ -1,4 +1,4 @@
-"""What the program of a run is told, and in which form.
+"""The job that the program of a run is given.
 
 Rule of this module: it is JSON, since a person who debugs a run wants to read it.
 """
@@ -10,7 +10,7 @@ from typing import Self
 
 @dataclass(frozen=True, kw_only=True)
 class RunJob:
-    """What to run; each benchmark says in a subclass what it needs to know, as values of JSON and dataclasses of them.
+    """The run to make; subclasses say what a benchmark needs to know, as values of JSON and dataclasses of them.
 
     Attributes:
         directory: where everything goes; it is not there yet.

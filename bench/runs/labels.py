@@ -1,4 +1,4 @@
-"""What contenders are called."""
+"""The labels of contenders."""
 
 from collections.abc import Sequence
 

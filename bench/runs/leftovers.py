@@ -1,4 +1,4 @@
-"""What stores have outside of the directory of a run, such as in a server: it goes with the run."""
+"""The leftovers of stores outside a run's directory, such as in a server, which are deleted with the run."""
 
 from collections.abc import Callable
 from functools import partial

@@ -57,7 +57,7 @@ def record(steps: Sequence[tuple[K, Any]], work: Mapping[K, Work]) -> "array[int
 
 
 def clock_ns() -> int:
-    """What an operation that does nothing is recorded with, at the median: the least latency that can be told."""
+    """Return the recorded time of an operation that does nothing, at the median: the least latency that can be told."""
     times = record([("nothing", None)] * _CALLS, {"nothing": (same, same)})
     return sorted(times)[_CALLS // 2]
 
@@ -78,5 +78,5 @@ def by_operation(
 
 
 def same(argument: Any) -> Any:
-    """What makes an argument ready that is ready as it is."""
+    """Return the argument, which is ready as it is."""
     return argument

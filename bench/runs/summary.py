@@ -1,4 +1,4 @@
-"""What several runs say together, and what the times of many steps do."""
+"""Summaries of several runs, and of the times of many steps."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -21,7 +21,7 @@ def throughput(runs: Sequence[float]) -> dict[str, Any]:
 
 
 def middle_run(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The run whose throughput is the median, of two in the middle the slower one; with the throughput of all runs."""
+    """Return the run with the median throughput, the slower of two in the middle; with the throughput of all runs."""
     rates = [run["throughput"] for run in runs]
     middle = median_low(rates)
     return {**runs[rates.index(middle)], "throughput": {**throughput(rates), "median": middle}}

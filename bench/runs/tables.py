@@ -1,4 +1,4 @@
-"""What several benchmarks show alike: who was measured, what failed, and the bar that shows how far it is."""
+"""The tables that benchmarks have in common: contenders and failures; and the progress bar."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ def progress(console: Console, runs: int) -> Iterator[Watch]:
 
 
 def contenders_table(contenders: Sequence[Mapping[str, str]], promise: str, *more: str) -> Table:
-    """Who was measured; ``promise`` heads the column of what each promises, and ``more`` are columns of their own."""
+    """Return the table of contenders; ``promise`` heads the column of their promises, ``more`` are further columns."""
     table = Table(title="contenders")
     for column in ("contender", "from", promise, *more):
         table.add_column(column, overflow="fold")
@@ -36,7 +36,7 @@ def contenders_table(contenders: Sequence[Mapping[str, str]], promise: str, *mor
 
 
 def failures_table(failures: Sequence[Mapping[str, str]]) -> Table:
-    """What was not measured, and why."""
+    """Return the table of what was not measured, and why."""
     table = Table(title="not measured")
     for column in ("contender", "workloads", "reason"):
         table.add_column(column, overflow="fold")

@@ -19,7 +19,7 @@ class Labeled(Protocol):
 
     @property
     def label(self) -> str:
-        """What it is called; no two have the same."""
+        """The name of the contender; no two have the same."""
 
 
 C = TypeVar("C", bound=Labeled)

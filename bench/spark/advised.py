@@ -1,4 +1,4 @@
-"""Whether ``millpond advise`` orders backends as a job on Spark does, for jobs of three kinds.
+"""The comparison of ``millpond advise`` with jobs of three kinds on Spark: both should order backends alike.
 
 Rule of this module: a profile says the same twice, as a description for the advice and as a query. The job's times are
 Spark's ``triggerExecution`` and the processor time of its Python workers, in which the backends are. Most of both is
@@ -115,7 +115,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
 
 @dataclass(frozen=True)
 class Asked:
-    """What is measured.
+    """The measurements to make.
 
     Args:
         backends: names or URLs, two or more.
@@ -154,7 +154,7 @@ class Asked:
         return Scale(max(self.rows, -(-keys // profile.filling) if profile.filling else 1), keys, self.cores)
 
     def description(self, profile: Profile) -> Description:
-        """What ``millpond advise`` is told."""
+        """Return the description that ``millpond advise`` is given."""
         scale = self.scale(profile)
         return Description(
             keys=scale.keys,
@@ -168,7 +168,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """What one took in a run of the job.
+    """The times of a micro-batch in a run of the job.
 
     Attributes:
         seconds: from its begin to its commit, at the median.
@@ -253,7 +253,7 @@ def _pair(pair: tuple[str, str]) -> str:
 
 
 def print_results(console: Console, figures: Mapping[str, Any]) -> None:
-    """A table for each profile, and what advice and job agree on."""
+    """Print a table for each profile, and what advice and job agree on."""
     for row in figures["profiles"]:
         table = Table(title=f"{row['profile']}: {row['keys']:,} keys, values of {row['value_bytes']} bytes")
         table.add_column("backend")

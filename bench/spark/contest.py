@@ -1,4 +1,4 @@
-"""What a benchmark on Spark is asked to measure, and the session and the files in which its contenders run.
+"""The contest of a benchmark on Spark, and the session and the files in which its contenders run.
 
 Every contender on Spark reads the same files, some of each topic per micro-batch, in a query of its own, and writes to
 Spark's ``noop`` sink; those in Flink read the same rows. Which of them runs when, and what its times say, is the
@@ -61,7 +61,7 @@ class Runs:
 
 @dataclass(frozen=True)
 class Contest:
-    """What is measured.
+    """The contest to be measured.
 
     Attributes:
         workload: one of ``WORKLOADS``.
@@ -102,7 +102,7 @@ class Contest:
 
     @property
     def backend(self) -> str:
-        """What reports call the backend that verbs are on."""
+        """The name in reports of the backend that verbs are on."""
         return next(iter(named(self.backends)))
 
     @property
@@ -166,7 +166,7 @@ class Contest:
         """
 
     def figures(self, seconds: Mapping[str, list[float]], memory: Mapping[str, WorkerMemory]) -> dict[str, Any]:
-        """What was measured of micro-batches, for the report.
+        """Return the measurements of micro-batches for the report.
 
         Args:
             seconds: of the micro-batches that count, by contender.

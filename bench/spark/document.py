@@ -1,4 +1,4 @@
-"""What was measured on Spark as a document of the family, and who its contenders are.
+"""Measurements on Spark as a document of the family, and its contenders.
 
 Rule of this module: it runs nothing. A run is a micro-batch; of a job without micro-batches it is the job.
 """
@@ -75,7 +75,7 @@ def _result(found: Measured, name: str) -> dict[str, Any]:
 
 
 def _query(found: Measured) -> dict[str, Any]:
-    """What only queries have: times of micro-batches, memory of workers, Millpond's first contender and the peers."""
+    """Return what only queries have: times of micro-batches, memory of workers, foremost contender and peers."""
     return {
         **found.contest.figures(found.seconds, found.memory),
         **of_streams(found.streams, found.per_batch, found.contest),

@@ -1,4 +1,4 @@
-"""Whether a micro-batch takes longer as state grows: many micro-batches, each with as many new keys as the last one.
+"""The growth of a micro-batch's time with the state: many micro-batches, each with as many new keys as the last one.
 
 Each contender runs once, in one query. The first micro-batches, in which processes start, do not count; the last ten of
 the others are held against the first ten.

@@ -51,7 +51,7 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class Source:
-    """What is read as one DataFrame.
+    """The source of one DataFrame.
 
     Attributes:
         name: of the source and of its directory.
@@ -64,7 +64,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Topic(Source):
-    """What ``write_inputs`` writes.
+    """A topic that ``write_inputs`` writes.
 
     Attributes:
         share: which part of the rows of a micro-batch belongs to it.
@@ -176,7 +176,7 @@ def readings(share: float) -> Topic:
 
 
 def devices(share: float) -> Topic:
-    """What is known of devices: a column of each type."""
+    """Return the topic of devices: a column of each type."""
     return Topic(
         "devices", DEVICE, share, lambda keys, rng: {"key": names_of("device", keys), **_drawn(DEVICE, len(keys), rng)}
     )
@@ -249,7 +249,7 @@ def write_micro_batch(directory: Path, number: int, rows: pa.Table, files: int) 
 
 
 def growing_keys(scale: Scale, number: int, batches: int, rng: np.random.Generator) -> Numbers:
-    """The keys of micro-batch ``number`` of ``batches``: its share of new ones, and random ones that were there before.
+    """Return the keys of micro-batch ``number`` of ``batches``: its share of new ones, and random earlier ones.
 
     Raises:
         ConfigurationError: there are fewer rows than new keys.

@@ -1,4 +1,4 @@
-"""How long a look at state takes: whole ``millpond state`` commands, and the same by DataFrames of a session that runs.
+"""The time of a look at state: whole ``millpond state`` commands, and the same by DataFrames of a running session.
 
 Rule of this module: the query has ended, and nothing else runs. A command is timed from the start of its process to its
 end. Each look is taken once before it counts, so files are in the system's memory, and Spark's JVM has seen its plan.
@@ -175,7 +175,7 @@ def _command(expected: int, *arguments: str) -> str:
 
 
 def _run(expected: int, *arguments: str) -> str:
-    """What a ``millpond`` command prints, if it ends as expected."""
+    """Run a ``millpond`` command; return what it prints if it ends as expected."""
     command = [sys.executable, "-c", "from millpond.cli import main; main()", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != expected:

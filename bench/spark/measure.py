@@ -28,7 +28,7 @@ BATCHES: Final = 4
 
 @dataclass
 class Measured:
-    """What was measured of one workload, by contender; nothing of one that has failed, but the reason.
+    """The measurements of one workload, by contender; for one that has failed, the reason only.
 
     Attributes:
         contest: what it was.
@@ -107,7 +107,7 @@ def run(contest: Contest, spark: Callable[[], SparkSession], watch: Watch = lamb
 def of_streams(
     streams: Mapping[str, Sequence[Streamed]], per_batch: Mapping[str, float], contest: Contest
 ) -> dict[str, Any]:
-    """What there is to say of jobs without micro-batches, if there are any: medians of their rounds."""
+    """Return figures of jobs without micro-batches, if there are any: medians of their rounds."""
     if not streams:
         return {}
     start_up = {name: median(one.start_up for one in rounds) for name, rounds in streams.items()}
@@ -126,7 +126,7 @@ def of_streams(
 
 
 def rounds(names: Sequence[str], repeat: int) -> list[list[str]]:
-    """Who runs when: all to warm up the JVM, then all as often as is asked for, every other time in reverse.
+    """Return the order of runs: all to warm up the JVM, then all in each turn, every other time in reverse.
 
     So nobody gains from its position. ``transform_with_state`` takes as long as all the others together, and runs once.
     """

@@ -1,4 +1,4 @@
-"""What it costs to take the records of a micro-batch in the order of time, beside that in which they arrive.
+"""The cost of taking a micro-batch's records in the order of time, beside that in which they arrive.
 
 Rule of this module: that of ``millpond.bench.spark.overhead``. Where records come in the order of time, both orders are
 the same, and what differs is what it takes to see that. Where they come in none, they are sorted first; taken as they
@@ -28,7 +28,7 @@ from millpond.processors import Order, Topology
 
 @dataclass(frozen=True)
 class Variant:
-    """How records come, and how they are taken.
+    """The order in which records come, and in which they are taken.
 
     Attributes:
         order: how they are taken.
@@ -62,7 +62,7 @@ VARIANTS: Final = {
 
 
 class Query(NamedTuple):
-    """What runs, and on which rows.
+    """The query to run, and its rows.
 
     Attributes:
         topology: makes it.
@@ -76,7 +76,7 @@ class Query(NamedTuple):
 
     @property
     def variants(self) -> Mapping[str, Variant]:
-        """Those with the same answer."""
+        """The variants with the same answer."""
         return {name: one for name, one in VARIANTS.items() if not self.ordered or name != SHUFFLED}
 
 

@@ -1,4 +1,4 @@
-"""What headers, ticks and the observation of metrics cost a micro-batch, beside the same query without.
+"""The cost of headers, ticks and observed metrics to a micro-batch, beside the same query without.
 
 Rule of this module: all variants of a query read the same files, run in turn, forward and then backward, and what is
 compared is the median of Spark's ``triggerExecution``. Small micro-batches show what costs something for a task, large

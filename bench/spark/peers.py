@@ -1,4 +1,4 @@
-"""What Spark offers for the same work: its JVM operators, its Python state API, and the least that Python costs.
+"""Spark's own means for the same work: JVM operators, the Python state API, and the least that Python costs.
 
 Rule of this module: a peer is written as somebody would write it who wants the most of Spark. It reads and keeps the
 columns that it needs and no other, and gives the columns that Millpond gives.
@@ -93,7 +93,7 @@ def stateful_temporal_join(inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def static_asof_join(right: str, inputs: Inputs, scale: Scale) -> DataFrame:
-    """The same by SQL's ``ASOF JOIN``, which Spark has since 4.3: each micro-batch reads all of the right side."""
+    """Join by SQL's ``ASOF JOIN``, which Spark has since 4.3: each micro-batch reads all of the right side."""
     session = inputs["events"].sparkSession
     session.conf.set("spark.sql.join.asofJoin.enabled", "true")
     joined = "{events} AS events LEFT ASOF JOIN {rates} AS rates MATCH_CONDITION (events.at >= rates.at) USING (key)"
@@ -123,7 +123,7 @@ def stateful_multi_join(inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def stateful_feed_aggregate(inputs: Inputs, scale: Scale) -> DataFrame:
-    """What changes take and add by ``transformWithState``, added up by Spark's aggregate."""
+    """Sum what changes take and add, found by ``transformWithState``, with Spark's aggregate."""
     signed = inputs["accounts"].groupBy("key").transformWithState(SignRows(), SIGNED, "Update", "None")
     totals = signed.groupBy(F.col("segment").alias("key")).agg(
         F.sum("sign").alias("value"), F.sum("amount").alias("total"), F.max("at").alias("timestamp")
@@ -132,7 +132,7 @@ def stateful_feed_aggregate(inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def stateful_foreign_key(inputs: Inputs, scale: Scale) -> DataFrame:
-    """A join by foreign key by ``transformWithState``: all rows to their customer, because no order changes its own."""
+    """Join by foreign key by ``transformWithState``: all rows go to their customer, because orders keep theirs."""
     rows = _union(
         {
             "orders": inputs["orders"],

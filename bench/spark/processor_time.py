@@ -25,7 +25,7 @@ class Process(NamedTuple):
 
 
 class ProcessorTime:
-    """What processes have spent, as far as somebody has looked.
+    """The processor time that processes have spent, as of the last look.
 
     Args:
         processes: those that there are when somebody looks.
@@ -37,7 +37,7 @@ class ProcessorTime:
 
     @classmethod
     def of_family(cls, root: int) -> "ProcessorTime":
-        """What the process of this number and all that came from it have spent."""
+        """Return the processor time of the process with this number and of all processes that came from it."""
         return cls(lambda: _family(root))
 
     def look(self) -> float:

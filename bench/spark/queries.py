@@ -38,7 +38,7 @@ _FILE_MANAGERS: Final = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 @dataclass(frozen=True)
 class Streamed:
-    """What a job took that starts once and then saves its state by the clock.
+    """The times of a job that starts once and then saves its state by the clock.
 
     Attributes:
         start_up: seconds that it took beside its rows.
@@ -53,7 +53,7 @@ class Streamed:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a query took.
+    """The times and the room that a query took.
 
     Attributes:
         seconds: of each micro-batch that had rows, in order.
@@ -116,7 +116,7 @@ def session(cores: int, partitions: int | None = None) -> Iterator[SparkSession]
 
 @cache
 def _said() -> IO[bytes]:
-    """Where Spark's processes write what they have to say: to the same file in all sessions, which share one JVM."""
+    """Return the file that Spark's processes write their output to, in all sessions, which share one JVM."""
     return tempfile.TemporaryFile()
 
 
@@ -146,7 +146,7 @@ def scratch(directory: Path | None) -> tempfile.TemporaryDirectory[str]:
 
 
 def in_turn(names: Iterable[str], turns: int) -> Iterator[str]:
-    """What is compared, in the order in which it is to be measured: forward, then backward, and so on."""
+    """Yield names in the order in which they are to be measured: forward, then backward, and so on."""
     forward = list(names)
     for turn in range(turns):
         yield from reversed(forward) if turn % 2 else forward
@@ -192,7 +192,7 @@ def measure(
 
 
 def began_and_took(report: Mapping[str, Any]) -> tuple[float, float]:
-    """When a micro-batch began, in seconds since 1970, and how many seconds it took."""
+    """Return the time at which a micro-batch began, in seconds since 1970, and the seconds that it took."""
     began = datetime.fromisoformat(report["timestamp"]).timestamp()
     return began, report["durationMs"]["triggerExecution"] / 1000
 

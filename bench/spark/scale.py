@@ -1,4 +1,4 @@
-"""What much state costs a query on Spark: micro-batches that follow each other, restarts, restores, files, look-ups.
+"""The cost of much state to a query on Spark: successive micro-batches, restarts, restores, files, look-ups.
 
 Rule of this module: each start of the query is in a session of its own, with Python workers that have nothing open, and
 the first micro-batch of each is told apart. Files are counted when the query has ended.
@@ -128,7 +128,7 @@ def print_results(console: Console, figures: Mapping[str, Any]) -> None:
 
 
 def _with_a_standby(query: Query, cores: int, partitions: int, rows: int) -> tuple[Query, dict[str, dict[str, Any]]]:
-    """Micro-batches beside a standby, and those of whoever takes over what it has kept warm; the query after them."""
+    """Micro-batches beside a standby, and those of the query that takes over its warm copies; the query after them."""
     with session(cores, partitions) as spark:
         query = query.within(spark)
         with query.stood_by("TIMESTAMPED"):
@@ -162,7 +162,7 @@ def _deltas(directory: Path) -> list[int]:
 
 
 def _files(query: Query, directory: Path, deltas: Sequence[int], rows: int) -> dict[str, Any]:
-    """What the durable state takes; ``deltas`` are those of micro-batches of ``rows`` rows, as far as retained."""
+    """Return the size of the durable state; ``deltas`` belong to micro-batches of ``rows`` rows, as far as retained."""
     found = state_size(StateInspector.at(query.checkpoint, query.state_dir))
     tasks = len(found.tasks)
     return {

@@ -1,4 +1,4 @@
-"""What all contenders of a workload share: how much there is, the columns that come in, and those that come out.
+"""The common shapes of a workload's contenders: how much there is, the columns that come in, and those that come out.
 
 Rule of this module: every time is in milliseconds, and one row arrives in each, so all lengths of time follow from the
 number of rows. A workload is the same at every size: a key of a window or of a session has as many rows.
@@ -49,7 +49,7 @@ HISTORY: Final = 1 << 40
 
 @dataclass(frozen=True)
 class Scale:
-    """How much there is.
+    """The number of rows and keys.
 
     Attributes:
         rows: of a micro-batch, over all topics; also how many milliseconds it spans.
@@ -68,12 +68,12 @@ class Scale:
 
     @property
     def gap(self) -> int:
-        """What ends a session: a row that is farther from the one before."""
+        """The gap that ends a session: a row farther from the one before, in milliseconds."""
         return max(self.rows // 5, 2)
 
     @property
     def reach(self) -> int:
-        """How far apart the rows may be that a join of streams brings together, and how far back quotes are kept."""
+        """The distance between rows that a join of streams brings together, and the time that quotes are kept."""
         return max(self.rows // 10, 1)
 
     @property

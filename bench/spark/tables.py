@@ -15,7 +15,7 @@ _KEPT: Final = f"Of what a micro-batch changes in a store, a worker keeps {MOST_
 
 
 def print_results(console: Console, figures: Mapping[str, Any]) -> None:
-    """Who was measured, for each workload what came out, and what failed."""
+    """Print the contenders, the results of each workload, and the failures."""
     console.print(contenders_table(figures["contenders"], "what a micro-batch has kept"))
     for workload, query in figures["queries"].items():
         results = [row for row in figures["results"] if row["workload"] == workload]
@@ -82,7 +82,7 @@ def _table(title: str, columns: Sequence[str]) -> Table:
 
 
 def _of_flink(figures: Mapping[str, Any]) -> str:
-    """How Flink ran, in a sentence for each contender in it."""
+    """Return how Flink ran, in a sentence for each contender in it."""
     versions = ", ".join(f"{name.capitalize()} {number}" for name, number in figures["versions"].items())
     said = [f"{versions}: rows/s of a job that runs, with a checkpoint every {figures['checkpoint_seconds']} s."]
     for name, seconds in figures["start_up_seconds"].items():
@@ -92,6 +92,6 @@ def _of_flink(figures: Mapping[str, Any]) -> str:
 
 
 def _memory(results: Mapping[str, Any], name: str) -> list[str]:
-    """What a worker had, and what of that was its own; nothing where there was no worker, or none was seen."""
+    """Return the memory of a worker, and its own part of that; nothing where there was no worker, or none was seen."""
     most = results["worker_bytes"].get(name)
     return ["", ""] if most is None else [f"{most[what] >> 20:,}" for what in ("resident", "own")]

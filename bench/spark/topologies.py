@@ -1,4 +1,4 @@
-"""What Millpond runs for each workload, in the words of Kafka Streams."""
+"""The topologies that Millpond runs for each workload, in the words of Kafka Streams."""
 
 from typing import Any
 

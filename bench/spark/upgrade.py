@@ -1,4 +1,4 @@
-"""What an upgrade of local copies costs the micro-batches of a query on Spark: in place, by roll over, offline.
+"""The cost of an upgrade of local copies to a query's micro-batches on Spark: in place, by roll over, offline.
 
 Rule of this module: only when the query has ended do checkpoint and files tell which of its micro-batches were
 prepared, or warm, or wrote a snapshot; the latter are counted apart, because they are long in every phase.

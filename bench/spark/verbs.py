@@ -149,7 +149,7 @@ class _Times(TypedDict):
 
 
 def _times() -> _Times:
-    """How the verbs name the times of the two sides."""
+    """Return the arguments that name the times of the two sides for verbs."""
     return {"left_time": _time(), "right_time": _time("since")}
 
 

@@ -1,4 +1,4 @@
-"""What the processes of a query take while it runs: the memory of its Python workers, the processor time of all.
+"""The use of the machine by a running query: the memory of its Python workers, the processor time of all processes.
 
 Both are read from ``/proc``, which only Linux has.
 
@@ -108,7 +108,7 @@ def workers_of_its_own(spark: SparkSession) -> Iterator[WorkerWatch]:
 
 
 def _memory(process: Path, mark: bytes) -> WorkerMemory | None:
-    """What the process has and had in memory; None if it is not marked, not ours, or gone."""
+    """Return the process's memory of now and at most; None if it is not marked, not ours, or gone."""
     try:
         if mark not in (process / "environ").read_bytes().split(b"\0"):
             return None

@@ -52,7 +52,7 @@ Read = TypeVar("Read", bound=Source, covariant=True)
 
 
 class Answer(Enum):
-    """What of the answers is the same for all contenders."""
+    """The part of the answers that is the same for all contenders."""
 
     ROWS = "every row"
     SETTLED = "the rows whose time is over; when the input ends, the newest still wait for time to go on"
@@ -77,7 +77,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Peer:
-    """What Spark has for the work; ``answers`` unless it only moves the rows, and ``static`` as of a contender."""
+    """Spark's means for the work; ``answers`` unless it only moves the rows, and ``static`` as of a contender."""
 
     job: Callable[[Inputs, Scale], DataFrame]
     output_mode: str = "append"

@@ -23,7 +23,7 @@ from millpond.bench.stores.whole_stores import Restore, WholeStore
 
 
 def on_store(pattern: AnyPattern, place: Place, sizes: Sizes) -> dict[str, Any]:
-    """What a pattern comes to on a store.
+    """Return the figures of a pattern on a store.
 
     Raises:
         LookupError: the store does not hold in the end what it must.
@@ -38,7 +38,7 @@ def on_store(pattern: AnyPattern, place: Place, sizes: Sizes) -> dict[str, Any]:
 
 
 def on_engine(pattern: AnyPattern, engine: RawEngine, sizes: Sizes, directory: Path) -> dict[str, Any]:
-    """What it comes to on the engine alone, which has a pattern's ``engine_does``; other files go to a directory."""
+    """Return the figures of ``engine_does`` on the engine alone; other files go to ``directory``."""
     if isinstance(pattern, WholeStore):
         assert isinstance(pattern, Restore), f"{pattern.name} is nothing to an engine alone"
         return _whole(sizes, lambda timed: pattern.on_engine(engine, sizes, directory, timed))
@@ -49,7 +49,7 @@ def on_engine(pattern: AnyPattern, engine: RawEngine, sizes: Sizes, directory: P
 
 
 def _stepwise(plan: Plan, work_of: Callable[[], Mapping[Kind, Work]]) -> dict[str, Any]:
-    """The figures of a plan; ``work_of`` is asked again when the store is filled, as an engine's reads may be older."""
+    """Return the figures of a plan; ``work_of`` is asked again when the store is filled, since readers may be stale."""
     with without_gc():
         record(_joined(plan.filled), work_of())
         work = work_of()

@@ -78,11 +78,11 @@ class _KeyValues(Pattern):
 
     @abstractmethod
     def _step_work(self, store: Any, values: Values) -> Work:
-        """How a store does the step."""
+        """Return how a store does the step."""
 
     @abstractmethod
     def _engine_step_work(self, side: EngineSide, values: Values) -> Work:
-        """How the engine alone does it."""
+        """Return how the engine alone does the step."""
 
     def check(self, opened: Opened, plan: Plan) -> None:
         newest: dict[str, int] = {}
@@ -137,7 +137,7 @@ class Get(_KeyValues):
 
 
 class Upsert(_KeyValues):
-    """What a table and an aggregate do with each record."""
+    """The work of a table and an aggregate on each record."""
 
     name = "upsert"
     operation = "a get of a row by chance and a put of a later one with its timestamp"
@@ -163,7 +163,7 @@ class Upsert(_KeyValues):
 
 
 class Scan(_KeyValues):
-    """What a range query and a foreign-key join do."""
+    """The work of a range query and a foreign-key join."""
 
     name = "scan"
     operation = f"a scan of {SCAN_LENGTH} rows from a key by chance on"
@@ -193,7 +193,7 @@ class _Columns(_KeyValues):
 
 
 class PutMany(_Columns):
-    """What a table and an aggregate do with a micro-batch of rows or columns."""
+    """The work of a table and an aggregate on a micro-batch of rows or columns."""
 
     name = "put_many"
     operation = "a row of a put_many of a batch, by chance"
@@ -209,7 +209,7 @@ class PutMany(_Columns):
 
 
 class GetMany(_Columns):
-    """What a join with a table and an aggregate do with a micro-batch."""
+    """The work of a join with a table and an aggregate on a micro-batch."""
 
     name = "get_many"
     operation = "a row of a get_many of a batch, by chance"

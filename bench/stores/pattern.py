@@ -1,4 +1,4 @@
-"""What a stream does with a store, step by step, before any store is open; and what the engine alone would do.
+"""The steps of a stream on a store, made before any store is open, and the same for the engine alone.
 
 Rule of this module: a plan follows from the sizes alone, so that all contenders do the same steps. A pattern knows no
 clock. It says itself what the store must hold in the end, by a model that shares no code with the store.
@@ -22,7 +22,7 @@ CHECKED: Final = 1_000
 
 
 class Kind(StrEnum):
-    """What a step does. Its argument is given in brackets."""
+    """The kind of a step. Its argument is given in brackets."""
 
     PUT = "put"
     """Puts a row [its key, and its time]."""
@@ -64,7 +64,7 @@ ENDED: Final[Step] = (Kind.COMMIT, None)
 
 @dataclass(frozen=True)
 class Plan:
-    """What one run does, in batches that each end with a commit, if they write.
+    """The work of one run, in batches that each end with a commit, if they write.
 
     Args:
         filled: batches that fill the store.
@@ -128,7 +128,7 @@ class EngineSide:
 
 
 class Pattern(ABC):
-    """What one stream does with one store."""
+    """The work of one stream on one store."""
 
     name: ClassVar[str]
     """What it is called."""
@@ -154,11 +154,11 @@ class Pattern(ABC):
 
     @abstractmethod
     def work(self, store: Any, values: Values) -> dict[Kind, Work]:
-        """How a store does each kind of step but the commit."""
+        """Return how a store does each kind of step but the commit."""
 
     @abstractmethod
     def engine_work(self, side: EngineSide, values: Values) -> dict[Kind, Work]:
-        """How the engine alone does each kind of step but the commit, with ``side.get`` as it is after the last one."""
+        """Return how the engine alone does each kind of step but the commit, with ``side.get`` as of the last one."""
 
     @abstractmethod
     def check(self, opened: Opened, plan: Plan) -> None:

@@ -1,4 +1,4 @@
-"""Where the stores of a run are."""
+"""The directories of a run's stores."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,17 +35,17 @@ class Place:
 
     @property
     def local(self) -> Path:
-        """Where the stores are that are measured, by application, task and backend."""
+        """The directory of the measured stores, which are in it by application, task and backend."""
         return self.directory / LOCAL_DIRECTORIES[0]
 
     @property
     def origin(self) -> Path:
-        """Where the store is that wrote the durable files."""
+        """The directory of the store that wrote the durable files."""
         return self.directory / LOCAL_DIRECTORIES[1]
 
     @property
     def durable(self) -> Path:
-        """Where durable files are."""
+        """The directory of the durable files."""
         return self.directory / "durable"
 
     def spec(self, plain: StoreSpec) -> StoreSpec:

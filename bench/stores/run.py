@@ -46,7 +46,7 @@ class Contender(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What it is called."""
+        """The name of the contender."""
         return self.shown["label"]
 
     def with_checksums(self) -> "Contender":
@@ -65,7 +65,7 @@ class Workload(NamedTuple):
 
 @dataclass(frozen=True)
 class Contest:
-    """What is to be measured.
+    """The contest to be measured.
 
     Args:
         backends: names or URLs of registered backends; the engine under each is measured beside it, if one is known.
@@ -99,7 +99,7 @@ class Contest:
 
     @property
     def chosen(self) -> list[Workload]:
-        """What is measured, in the order in which patterns are listed; with several sizes, each names its own."""
+        """The workloads to measure, in the order of the list of patterns; with several sizes, each names its own."""
         patterns = [one for name, one in PATTERNS.items() if name in self.workloads or not self.workloads]
         if not self.growth:
             return [Workload(one.name, one, self.sizes) for one in patterns]
@@ -125,7 +125,7 @@ class Contest:
                 yield contender.with_checksums()
 
     def settings(self) -> dict[str, Any]:
-        """What reports say of how it was measured."""
+        """Return the settings to report."""
         sizes = self.sizes
         return {
             "records": sizes.records,
@@ -188,7 +188,7 @@ def _cannot(workload: Workload, contender: Contender) -> str | None:
 
 
 def _one(contest: Contest, workload: Workload, contender: Contender, number: int) -> dict[str, Any]:
-    """What came of a run; each does the same, whatever its number."""
+    """Run one contender on one pattern once, and return the result; each run does the same, whatever its number."""
     job_of = partial(
         Job,
         contender.kind,

@@ -1,4 +1,4 @@
-"""How much there is in a store, and how much is done with it."""
+"""The sizes of a store, and of the work on it."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -12,7 +12,7 @@ KEY_SIZE: Final = len(key_of(0))
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much there is, and how much is done.
+    """The size of a store, and of the work on it.
 
     Args:
         keys: rows of the store before; where windows and sessions come and go, their number follows from ``records``.

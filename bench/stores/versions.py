@@ -72,11 +72,11 @@ class _Versions(Pattern):
 
     @abstractmethod
     def _step_work(self, store: Any, values: Values) -> Work:
-        """How a store does the step."""
+        """Return how a store does the step."""
 
     @abstractmethod
     def _engine_step_work(self, side: EngineSide, values: Values) -> Work:
-        """How the engine alone does it."""
+        """Return how the engine alone does the step."""
 
     def check(self, opened: Opened, plan: Plan) -> None:
         times = self._versions(plan)
@@ -169,7 +169,7 @@ class VersionedGetAsOf(_VersionedGet):
 
 
 class VersionedGetManyAsOf(_Versions):
-    """What a join with a versioned table does with a micro-batch of records that come late."""
+    """The work of a join with a versioned table on a micro-batch of late records."""
 
     name = "versioned get_many, as of"
     operation = "a row of a get_many_as_of of a batch, of keys and times by chance"

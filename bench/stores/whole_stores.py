@@ -1,4 +1,4 @@
-"""What is done with a whole store at once: it is restored from durable files, or brought to another format.
+"""The work on a whole store at once: it is restored from durable files, or brought to another format.
 
 Rule of this module: an operation is a row, and the clock runs once, around all of them.
 """

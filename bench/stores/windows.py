@@ -83,7 +83,7 @@ def check_rows(opened: Opened, kept: int) -> None:
 
 
 class WindowChurn(_Segmented):
-    """What a windowed aggregate does with each record."""
+    """The work of a windowed aggregate on each record."""
 
     name = "window churn"
     operation = "a fetch of a record's window and a put of what it is now, with its timestamp, expiry included"
@@ -136,7 +136,7 @@ class WindowChurn(_Segmented):
 
 
 class SessionChurn(_Segmented):
-    """What an aggregate by sessions does with each record."""
+    """The work of an aggregate by sessions on each record."""
 
     name = "session churn"
     operation = "a search for a record's sessions, their removal and a put of the one they become, expiry included"
@@ -219,7 +219,7 @@ def _session_row(key: str, start: int, end: int) -> bytes:
 
 
 class JoinChurn(_Segmented):
-    """What a join of two streams does with each record: a side's store is written, the other one's is read."""
+    """The work of a join of two streams on each record: one side's store is written, the other one's is read."""
 
     name = "join churn"
     operation = "a put of a record beside those of the same time, and a fetch of those of the hour before, with expiry"

@@ -20,7 +20,7 @@ from millpond.bench.stores.sizes import Sizes
 
 @dataclass(frozen=True)
 class Job(RunJob):
-    """What to run.
+    """The run to make.
 
     Attributes:
         kind: a backend, or the engine under it.

@@ -1,4 +1,4 @@
-"""What must hold of the built site: nothing is loaded from elsewhere, and every link leads somewhere.
+"""The check of the built site: nothing is loaded from elsewhere, and every link leads somewhere.
 
 Rule of this module: it looks at the files that a browser would get, and knows nothing of how they were made.
 """
@@ -20,7 +20,7 @@ _FETCHED_BY_THE_THEME = {"mermaid"}
 
 @dataclass
 class _Page(HTMLParser):
-    """What a page loads, where it links to, and which places in it can be linked to."""
+    """The loads, the links and the names that can be linked to of a page."""
 
     names: set[str] = field(default_factory=set)
     links: list[str] = field(default_factory=list)

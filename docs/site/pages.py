@@ -1,4 +1,4 @@
-"""Which files of the repository are pages of the site, and under which path.
+"""The files of the repository that are pages of the site, and their paths.
 
 Rule of this module: the site mirrors the repository. A page has the path of its file, so a link that works where the
 repository is shown works on the site. What pages link to comes along: Markdown as it is, any other file as a page that
@@ -26,7 +26,7 @@ _LANGUAGES = {".py": "python", ".json": "json", ".toml": "toml", ".sh": "sh"}
 
 
 def reachable() -> list[str]:
-    """The files and folders that can be reached by links from the front page, each by its path in the repository.
+    """Return the files and folders that can be reached by links from the front page, by their paths in the repository.
 
     Raises:
         FileNotFoundError: a page links to what is not there.
@@ -48,7 +48,7 @@ def _target(page: str, link: str) -> str:
 
 
 def page_path(path: str) -> str:
-    """Where the page of a file or folder of the repository is, as the path of a Markdown file.
+    """Return the path of a Markdown file for the page of a file or folder of the repository.
 
     >>> page_path("docs/upgrading.md"), page_path("examples/as_of_join.py"), page_path("docs/decisions")
     ('docs/upgrading.md', 'examples/as_of_join.md', 'docs/decisions/README.md')
@@ -82,7 +82,7 @@ def text_page(path: str) -> str:
 
 
 def folder_page(path: str) -> str:
-    """A page that lists a folder: its pages by their titles, its modules and rooms by what they say of themselves."""
+    """Return a page that lists a folder: pages by their titles, modules and rooms by their docstrings."""
     return f"# {path}/\n\n" + "".join(f"- {line}\n" for line in _entries(ROOT / path))
 
 
@@ -108,7 +108,7 @@ def title(page: Path) -> str:
 
 
 def navigation() -> list[dict[str, Any]]:
-    """The sections of the site: those of the index of the documentation, which is the last page of the first one."""
+    """Return the site's sections: those of the documentation's index, which is the last page of the first one."""
     first, *others = _sections()
     ((name, entries),) = first.items()
     return [{name: [{"Millpond": HOME}, *entries, {"All pages": INDEX}]}, *others]
@@ -119,7 +119,7 @@ def _label(path: str) -> str:
 
 
 def _sections() -> Iterator[dict[str, Any]]:
-    """The sections of the index. A page is in the first section that names it; figures have a section of their own."""
+    """Yield the index's sections. A page is in the first section that names it; figures have their own."""
     seen = {HOME, FIGURES}
     for section in re.split(r"^## ", (ROOT / INDEX).read_text(), flags=re.MULTILINE)[1:]:
         heading, *parts = re.split(r"^### (.+)$", section, flags=re.MULTILINE)

@@ -22,7 +22,7 @@ _ABOUT = ("machine", "command", "benchmark", "schema", "unit")
 
 
 def run_page(path: Path, plots: str | None = None) -> str:
-    """The page of one file of figures. Where the name of a page of ``plots`` is given, series over time are left to it.
+    """Return the page of one file of figures; series over time are left to the page of ``plots``, if one is named.
 
     Raises:
         ValueError: the file has no figures of a benchmark in it.
@@ -66,7 +66,7 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _contents(figures: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """What differs from benchmark to benchmark."""
+    """Return the entries that differ from benchmark to benchmark."""
     return ((name, value) for name, value in figures.items() if name not in _ABOUT)
 
 

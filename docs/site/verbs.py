@@ -29,14 +29,14 @@ def verbs() -> list[str]:
 
 
 def parameters(kind: type, name: str) -> dict[str, inspect.Parameter]:
-    """The arguments of a verb by their names; none if there is no such verb. The class itself goes by its own name."""
+    """Return a verb's arguments by name; none if there is no such verb. The class itself goes by its own name."""
     called = kind if name == kind.__name__ else getattr(kind, name, None)
     found = inspect.signature(called).parameters if called is not None else {}
     return {one: parameter for one, parameter in found.items() if one != "self"}
 
 
 def told(kind: type, name: str) -> dict[str, str]:
-    """What the docstring of a verb says of its arguments, by the name of each, or the names that share a text.
+    """Return what the docstring of a verb says of its arguments, by an argument's name or by names that share a text.
 
     Raises:
         ValueError: it leaves an argument out, or has one that does not exist.
@@ -82,7 +82,7 @@ def _prose(text: str) -> str:
 
 
 def _defaults(name: str, names: list[str]) -> str:
-    """What arguments are by default, and by whom they are taken, where one of the two has the verb without them."""
+    """Return the defaults of arguments; where only one of the two classes takes them, or they differ, by class."""
     having = {kind: parameters(kind, name) for kind in KINDS if parameters(kind, name)}
     shown = {}
     for kind, found in having.items():

@@ -49,7 +49,7 @@ class FlinkJobs:
         self._cores = cores
 
     def measure(self, contender: FlinkContender, skipped: int, counted: int) -> Ran:
-        """What the rows of a micro-batch take after the first ``skipped``, the mean of ``counted``.
+        """Return the time of a micro-batch's rows after the first ``skipped``, as the mean of ``counted``.
 
         Raises:
             MillpondError: a job failed, or had too few rows for a difference.

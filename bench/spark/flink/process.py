@@ -48,7 +48,7 @@ class FlinkProcess:
         self.start_seconds = time.perf_counter() - started
 
     def processor_seconds(self) -> float:
-        """What it has spent up to now, on all cores together."""
+        """Return the seconds of the processor that it has spent up to now, on all cores together."""
         return self._time.look()
 
     def ask(self, job: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ _TYPES: Final = {"string": "STRING", "long": "BIGINT", "double": "DOUBLE"}
 
 @dataclass(frozen=True)
 class FlinkQuery:
-    """What Flink runs.
+    """The query that Flink runs.
 
     Attributes:
         select: the query.
@@ -81,7 +81,7 @@ def tables_of(query: FlinkQuery, topics: Sequence[Source]) -> list[Table]:
 
 
 def settings_of(state_backend: str, cores: int, directory: Path) -> dict[str, str]:
-    """How a job runs: exactly once, with all cores, and with what makes Flink quick at any such work.
+    """Return the settings of a job: exactly once, with all cores, and with what makes Flink quick at any such work.
 
     Args:
         state_backend: Flink's name of it.
