@@ -98,7 +98,7 @@ class Comparison:
 
 
 def compared(old: Document, new: Document) -> Comparison:
-    """Both files beside each other, in the order of the old one.
+    """Compare both files, in the order of the old one.
 
     Raises:
         ConfigurationError: they are of different benchmarks, or their throughputs count different things.

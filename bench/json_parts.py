@@ -80,7 +80,7 @@ class Part:
         return tuple(map(float, values))
 
     def points_if_any(self, name: str) -> tuple[tuple[float, float], ...]:
-        """Pairs of numbers of at least zero; none if the entry is missing or null."""
+        """Return pairs of numbers of at least zero; none if the entry is missing or null."""
         if self.values.get(name) is None:
             return ()
         values = self.listed(name)

@@ -84,12 +84,12 @@ def bytes_below(directory: Path) -> int:
 
 
 def rate(operations: int, rounds: Sequence[float]) -> float:
-    """Operations per second at the median round."""
+    """Return the operations per second at the median round."""
     return operations / median(rounds)
 
 
 def percentiles(single: Callable[[int], object], samples: int) -> tuple[float, float]:
-    """p50 and p99 in microseconds of ``single(i)`` for ``i`` in ``range(samples)``, each timed on its own."""
+    """Return p50 and p99 in microseconds of ``single(i)`` for ``i`` in ``range(samples)``, each timed on its own."""
     times = []
     for i in range(samples):
         start = perf_counter_ns()

@@ -29,7 +29,7 @@ def counted(count: int, what: str) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes, with the unit that suits them.
+    """Return bytes as text, with the unit that suits them.
 
     >>> size(100), size(5 * 2**20), size(3 * 2**40)
     ('100 B', '5.00 MiB', '3,072 GiB')

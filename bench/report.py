@@ -34,13 +34,13 @@ def machine() -> dict[str, Any]:
 
 
 def document(benchmark: str, results: Mapping[str, Any]) -> dict[str, Any]:
-    """``results`` with the command of this process, the machine and the versions beside them, and no secrets."""
+    """Return ``results`` with this process's command, the machine and the versions beside them, and no secrets."""
     command = shlex.join(masked(["millpond", *sys.argv[1:]]))
     return {"benchmark": benchmark, "command": command, "machine": machine(), **masked(results)}
 
 
 def as_json(found: Mapping[str, Any]) -> str:
-    """JSON to read and to compare line by line: a list of numbers, such as a point of a series, takes one line.
+    """Return JSON to read and to compare line by line: a list of numbers, such as a point, takes one line.
 
     >>> print(as_json({"points": [[1, 2.5], [2, 3.5]]}), end="")
     {
@@ -64,7 +64,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def masked(found: Any) -> Any:
-    """``found`` with each URL in it as messages show it: figures are for others to read, and a URL may hold a password.
+    """Return ``found`` with URLs masked as in messages: figures are for others to read, and a URL may hold a password.
 
     >>> masked({"backend": "redis://?password=hunter2", "rows": [1]})
     {'backend': 'redis://?password=***', 'rows': [1]}

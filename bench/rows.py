@@ -7,7 +7,7 @@ VALUE_SIZE: Final = 100
 
 
 def key_of(number: int) -> str:
-    """Key number ``number``: keys sort as their numbers do.
+    """Return key number ``number``: keys sort as their numbers do.
 
     >>> key_of(7)
     'key-000000000007'

@@ -26,7 +26,7 @@ ORDERS = pa.schema(COLUMNS)
 
 
 def orders(*rows: tuple[int, str, int, int, str]) -> pa.Table:
-    """Changes of orders: id, status, amount, minute and operation."""
+    """Return changes of orders: id, status, amount, minute and operation."""
     made = [(*row[:3], datetime(2026, 6, 1) + timedelta(minutes=row[3]), row[4]) for row in rows]
     return pa.Table.from_pylist([dict(zip(ORDERS.names, row, strict=True)) for row in made], ORDERS)
 

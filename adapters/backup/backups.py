@@ -96,7 +96,7 @@ class Backups:
         return {name: one for name, one in self._each().items() if isinstance(one, CorruptFileError)}
 
     def make(self, original: QueryPlace, batch: int | None = None, *, keep: int | None = None) -> Backup:
-        """Back a query up, which may be running.
+        """Back up a query, which may be running.
 
         Args:
             original: where it is.
@@ -143,7 +143,7 @@ class Backups:
         return QueryPlace.below(below(self.directory, name))
 
     def _names(self) -> list[str]:
-        """All that were begun."""
+        """Return the names of all backups that were begun."""
         return [name for name in self.storage.directories("") if _NAME.fullmatch(name)]
 
     def _complete(self) -> list[str]:

@@ -38,7 +38,7 @@ class QueryPlace:
 
     @classmethod
     def below(cls, directory: str) -> Self:
-        """Both in a directory of their own."""
+        """Return the place whose two parts are below one directory."""
         return cls(below(directory, "checkpoint"), below(directory, "state"))
 
     @property

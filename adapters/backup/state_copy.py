@@ -198,7 +198,7 @@ def _made(history: History, batch: int) -> dict[int, EvolutionRecord]:
 
 
 def _beginning(histories: Collection[History], manifests: Collection[Manifest], batch: int) -> Iterator[Manifest]:
-    """With what tasks begin that have had nothing to do by then; not those of verbs that are gone."""
+    """Yield manifests with which tasks begin that had nothing to do by then; not those of verbs that are gone."""
     running = {(one.application_id, one.task_id) for one in manifests}
     there = {one.application_id for one in manifests}
     for history in histories:

@@ -65,7 +65,7 @@ class EditedStore:
         return cls(view, store, transaction)
 
     def changes(self) -> Changes:
-        """All that has been changed, with what the store keeps beside its rows."""
+        """Return all that was changed, with what the store keeps beside its rows."""
         self.store.flush()
         if self.transaction.changes and self.view.form.kind.in_segments and self.view.shape.layout is not None:
             AggregatedWindows(self.view, self.store, self.transaction).settle()

@@ -128,7 +128,7 @@ class ErasedKeys:
 
 
 def _escaped(keys: Collection[bytes]) -> set[bytes]:
-    """Keys, and as they are within keys of more parts."""
+    """Return keys as they are, and as they are within keys of more parts."""
     return {*keys, *(key.replace(b"\x00", b"\x00\xff") for key in keys)}
 
 

@@ -181,7 +181,7 @@ def _is_nowhere(
 
 
 def _none(keys: Any) -> Any:
-    """Says that none of an array of records' keys is erased."""
+    """Return that none of an array of records' keys is erased."""
     return pa.array([False] * len(keys), pa.bool_())
 
 

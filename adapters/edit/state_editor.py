@@ -207,7 +207,7 @@ class StateEditor:
         sink: str | None = None,
         application_id: str | None = None,
     ) -> datetime | None:
-        """Set, move or delete a timer of a key of ``apply``; for when it was set until now, None if it was not.
+        """Set, move or delete a timer of a key of ``apply``; return its time until now, None if it was not set.
 
         It fires in the first micro-batch that reaches its time, and in the next one of its task if that has passed.
 

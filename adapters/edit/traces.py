@@ -37,7 +37,7 @@ class Trace(NamedTuple):
 
 
 def traces(places: Sequence[Storage], local_dirs: Sequence[Path], needles: Sequence[bytes]) -> Iterator[Trace]:
-    """Search all files for what was erased.
+    """Yield the traces of what was erased, from a search of all files.
 
     Args:
         places: the state directory and the checkpoint.
@@ -70,7 +70,7 @@ def _files(storage: Storage, directory: str) -> Iterator[str]:
 
 
 def _rows_with(file: Any, path: str, needles: Sequence[bytes]) -> int:
-    """In how many rows of a file any of the needles is; of one without rows, 1 if it is there."""
+    """Return how many rows of a file have any of the needles; for a file without rows, 1 if it has."""
     if not path.endswith(".parquet"):
         return int(_is_in(file, needles))
     try:

@@ -85,7 +85,7 @@ class RowsAt:
 def changed_rows(
     before: Sequence[RowsAt], after: RowsAt | None, span: Span, belonging: Belonging | None, *, numbered: bool
 ) -> Iterator[ChangedRows]:
-    """Rows that differ, with all others of their keys, in the order of rows and part by part.
+    """Return the rows that differ, with all others of their keys, in the order of rows and part by part.
 
     Args:
         before: the tasks that had the rows, of which no two have the same; at least one if there is none ``after``.
@@ -108,7 +108,7 @@ def changed_rows(
 
 
 def all_rows(before: Sequence[RowsAt], after: RowsAt | None, span: Span, belonging: Belonging | None) -> ChangedRows:
-    """All rows, in memory, where tasks keep the same ones in other orders; the arguments are those of above."""
+    """Return all rows, in memory, for tasks that keep the same rows in other orders; arguments as above."""
     olds = [dict(_pairs(_kept(one.rows(span), belonging))) for one in before]
     return ChangedRows(olds, {} if after is None else dict(_pairs(after.rows(span))))
 
@@ -194,5 +194,5 @@ def _kept(parts: Iterator[Rows], belonging: Belonging | None) -> Iterator[Rows]:
 
 
 def _pairs(parts: Iterable[Any]) -> Iterator[tuple[bytes, bytes]]:
-    """Rows that are not deleted, each with its value."""
+    """Yield the rows that are not deleted, each with its value."""
     return chain.from_iterable(zip(rows, values, strict=True) for rows, values in parts)

@@ -217,7 +217,7 @@ def _without_limits(form: StoreForm) -> StoreForm:
 
 
 def _merged(before: Sequence[Any], after: Sequence[Any]) -> Iterator[Any]:
-    """All names of two lists, in the order of either where they have the same one."""
+    """Yield all names of two lists, in the order of either where they have the same one."""
     kept, left, rest = set(before), set(after), iter(before)
     for name in after:
         if name in kept:
@@ -231,7 +231,7 @@ def _merged(before: Sequence[Any], after: Sequence[Any]) -> Iterator[Any]:
 
 
 def _batch(found: Sequence[_Change], form: StoreForm) -> pa.RecordBatch:
-    """Changes as rows, without updates of bytes that are shown as the same."""
+    """Return changes as rows, without updates of bytes that are shown as the same."""
     schema = change_schema(form.schema)
     before, after = _Shown.of([one.before for one in found], form), _Shown.of([one.after for one in found], form)
     names = ["insert" if one.before is None else "delete" if one.after is None else "update" for one in found]
@@ -264,7 +264,7 @@ class _Shown(NamedTuple):
         return cls(rows, [None if one is None else next(numbers) for one in entries])
 
     def contents(self, type_: Any) -> Any:
-        """For each change, a struct of the columns that do not tell which row it is."""
+        """Return, for each change, a struct of the columns that do not identify the row."""
         taken = pa.array(self.places, pa.int64())
         rows = self.rows.combine_chunks().take(taken).combine_chunks()
         columns = [rows.column(field.name).combine_chunks() for field in type_]

@@ -219,7 +219,7 @@ def packed_of(schema: pa.Schema, given: Any, what: str, pack: Callable[[pa.Table
 
 
 def _columns(fields: Sequence[Any], row: Mapping[str, Any], refusal: str) -> list[Any]:
-    """Columns of one value each.
+    """Return columns of one value each.
 
     Raises:
         ConfigurationError: a value is none of its column; it begins with ``refusal``.

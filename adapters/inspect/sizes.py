@@ -106,7 +106,7 @@ def state_size(inspector: StateInspector, batch: int | None = None) -> StateSize
 
 
 def _standing(inspector: StateInspector, batch: int) -> list[Manifest]:
-    """With what tasks go on after a micro-batch, which is more than its checkpoint has once state was carried over."""
+    """Return the manifests with which tasks go on; after state was carried over, the checkpoint has fewer."""
     queries = (query for query in inspector.queries(batch) if not query.left)
     found = (manifest for query in queries for manifest in query.manifests.values())
     return list({(manifest.directory, manifest.commit): manifest for manifest in found}.values())

@@ -119,7 +119,7 @@ class StateInspector:
         return self.checkpoint.batches()
 
     def stores(self, batch: int | None = None) -> list[StoreView]:
-        """All stores with which the query goes on, by application, sink and name.
+        """Return all stores with which the query goes on, by application, sink and name.
 
         Args:
             batch: after which micro-batch; None for the last one.
@@ -184,7 +184,7 @@ class StateInspector:
         sink: str | None = None,
         application_id: str | None = None,
     ) -> StoreView:
-        """One store.
+        """Return one store.
 
         Args:
             name: the store's.

@@ -57,7 +57,7 @@ class StorePart:
         return self._read(lambda store: self.form.entries_of(store, key))
 
     def history_of(self, key: bytes, as_of: int | None = None) -> Iterator[pa.RecordBatch]:
-        """All versions of one key of a versioned store, the oldest first, or the one that was valid at a time.
+        """Yield all versions of one key of a versioned store, the oldest first, or the one that was valid at a time.
 
         Raises what ``rows`` raises.
         """

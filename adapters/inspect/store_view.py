@@ -115,7 +115,7 @@ class StoreView:
         return self._first(lambda part: part.history_of(data, time), data)
 
     def history(self, key: Any) -> pa.Table:
-        """All versions that there are of a key of a versioned store, the oldest first; deletes only end a version.
+        """Return all versions of a key of a versioned store, the oldest first; deletes only end a version.
 
         Raises:
             ConfigurationError: the store keeps no versions.

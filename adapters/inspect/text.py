@@ -37,7 +37,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_w
 
 
 def shown_text(value: Any) -> str | None:
-    """Anything as text: text as it is, bytes as the text that they hold or in base64, and the rest as JSON."""
+    """Return anything as text: text as it is, bytes as the text that they hold or in base64, and the rest as JSON."""
     if value is None:
         return None
     if isinstance(value, bytes):

@@ -62,7 +62,7 @@ class KafkaStore:
     rows_read: int = field(default=0, init=False)
 
     def entries(self) -> Entries:
-        """All entries, in the order of their rows' keys; those of a versioned store key by key, oldest first.
+        """Yield all entries, in the order of their rows' keys; those of a versioned store key by key, oldest first.
 
         Each row is checked. A versioned store also has tombstones: wherever a key had no value any more.
 
@@ -101,7 +101,7 @@ class KafkaStore:
             yield entry
 
     def _refuse_versions(self, found: Iterable[tuple[Row, Entry]]) -> Iterator[tuple[Row, Entry]]:
-        """All rows of a versioned store can be read as plain ones; but if they all are versions, they are no values."""
+        """Refuse rows that are all versions: a versioned store can be read as a plain one, but not to any use."""
         interval, longer, plain = Interval(), False, False
         for row, entry in found:
             plain = plain or not _is_versions(row, interval)
@@ -151,7 +151,7 @@ def _by_key(counted: Callable[[Rows], Rows], database: Database) -> Iterator[lis
 
 
 def _segments_of(database: Database) -> Iterator[bytes]:
-    """With what the keys of each segment begin."""
+    """Yield the prefix of each segment's keys."""
     start: bytes | None = b""
     while start is not None:
         row = database.first(DEFAULT, start)

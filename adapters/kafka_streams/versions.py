@@ -89,7 +89,7 @@ def segment_of(row: Row) -> int:
 
 
 def history(found: Sequence[KeyedVersions]) -> Entries:
-    """All versions of one key, oldest first, from all its rows; a tombstone wherever there was no value any more.
+    """Yield all versions of one key, oldest first, from all its rows; a tombstone where there was no value any more.
 
     Raises:
         UnreadableRowError: two versions are valid at the same time.

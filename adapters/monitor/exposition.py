@@ -61,7 +61,7 @@ class Sample(NamedTuple):
     value: float | None
 
     def line(self, query: Mapping[str, str]) -> str:
-        """It as a line, with the labels of its query."""
+        """Return the sample as a line, with the labels of its query."""
         labels = ",".join(f'{name}="{text.translate(_ESCAPED)}"' for name, text in {**query, **self.labels}.items())
         return f"{self.name}{{{labels}}} {self.value:.15g}"
 

@@ -69,7 +69,7 @@ def sources_seen(kept: Sequence[MicroBatch]) -> list[SourceSeen]:
 
 
 def operators_seen(kept: Sequence[MicroBatch]) -> list[OperatorSeen]:
-    """Inputs and operators, each in the last micro-batch in which tasks of it were run; inputs first."""
+    """Return inputs and operators, each in the last micro-batch in which tasks of it were run; inputs first."""
     last: dict[tuple[str, str], tuple[int, Report]] = {}
     files: dict[tuple[str, str], int] = {}
     for one in kept:

@@ -70,7 +70,7 @@ def laid_out(sizes: Mapping[str, Point], edges: Iterable[tuple[str, str]]) -> La
 
 
 def _without_circles(names: Iterable[str], edges: Sequence[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, str]]:
-    """Each edge, and how it is drawn: turned around where it closes a circle."""
+    """Return each edge, and how it is drawn: turned around where it closes a circle."""
     children: dict[str, list[str]] = {name: [] for name in names}
     for start, stop in edges:
         children[start].append(stop)
@@ -192,7 +192,7 @@ def _centers(
 def _place(
     row: Sequence[_Slot], wished: Mapping[_Slot, float], half: Mapping[_Slot, float], centers: dict[_Slot, float]
 ) -> None:
-    """Place a layer as near to what is wished as it can be: the middle of pushing right and of pushing left."""
+    """Place a layer as near to its wishes as it can be: the middle of pushing right and of pushing left."""
     pushed, end = [], float("-inf")
     for slot in row:
         end = max(wished[slot], end + half[slot])

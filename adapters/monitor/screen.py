@@ -74,7 +74,7 @@ def _seen(watched: QueryMonitor) -> RenderableType:
 
 
 def _wait(live: Live, pause: float, size: ConsoleDimensions) -> None:
-    """Wait; where the terminal has another size than ``size``, what is shown is fitted to it."""
+    """Wait; if the terminal's size is no longer ``size``, fit what is shown to it."""
     until = monotonic() + pause
     while (left := until - monotonic()) > 0:
         sleep(min(left, _LOOK_AT_SIZE))

@@ -27,7 +27,7 @@ _NAMES: Final = 2
 
 
 def tables(overview: Overview) -> RenderableType:
-    """All tables, one below the other; those that would be empty are left out. A low screen shows the first lines."""
+    """Return the overview's tables, one below the other, without empty ones. A low screen shows the first lines."""
     parts: list[RenderableType] = [_head(overview)]
     parts += [_found(overview, found) for found in overview.findings]
     parts += [Text(f"note: {note}", style="yellow") for note in overview.notes]

@@ -88,7 +88,7 @@ class DeltaTable:
         ]
 
     def read(self, part: str, columns: Sequence[str]) -> pa.Table:
-        """Columns of a file. Values of partitions are texts, which become what the columns are.
+        """Return columns of a file. Values of partitions are texts, which are cast to the columns' types.
 
         Raises:
             MissingFileError: it is gone.

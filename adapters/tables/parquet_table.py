@@ -73,7 +73,7 @@ class ParquetTable:
         return names
 
     def read(self, part: str, columns: Sequence[str]) -> pa.Table:
-        """Columns of a file.
+        """Return columns of a file.
 
         Raises:
             MissingFileError: it is gone.

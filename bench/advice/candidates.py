@@ -88,7 +88,7 @@ class Candidate:
         }
 
     def choices(self, description: Description, room: Room | None, faster: float | None) -> Iterator[Choice]:
-        """Options to give it.
+        """Yield the options to give to the backend.
 
         Args:
             description: of the job.
@@ -158,7 +158,7 @@ def _round(bytes_: int) -> int:
 
 
 def _as_text(bytes_: int) -> str:
-    """As it stands in a URL, exactly so many bytes.
+    """Return so many bytes as a URL has them, exactly.
 
     >>> _as_text(2**31), _as_text(3 * 2**20), _as_text(70_000)
     ('2GiB', '3MiB', '70000')

@@ -91,7 +91,7 @@ def verdict(description: Description, measured: Measured) -> Verdict:
 
 
 def per_operation(description: Description, measured: Measured) -> Spread | None:
-    """Microseconds of one operation of the mix: the measured operations, weighed by their shares."""
+    """Return the microseconds of one operation of the mix: the measured operations, weighed by their shares."""
     times = measured.times
     if times is None or (description.scans and (times.seek is None or times.step is None)):
         return None
@@ -116,7 +116,7 @@ def risk(verdict: Verdict) -> tuple[bool, bool, int, float, str]:
 
 
 def most_keys(description: Description, verdict: Verdict) -> int:
-    """With how many keys the backend still fits, and its times still speak."""
+    """Return the number of keys up to which the backend fits, and its times speak."""
     room = verdict.measured.room
     assert room is not None, "a backend that fits was measured"
     limits = []

@@ -17,11 +17,11 @@ class Spread:
     high: float
 
     def times(self, share: float) -> "Spread":
-        """So many times as much."""
+        """Return so many times as much."""
         return Spread(self.median * share, self.low * share, self.high * share)
 
     def and_(self, other: "Spread") -> "Spread":
-        """Both together, each at its least and at its most, so that it is never too narrow."""
+        """Return both together, each at its least and at its most, so that it is never too narrow."""
         return Spread(self.median + other.median, self.low + other.low, self.high + other.high)
 
 

@@ -45,7 +45,7 @@ class Backends(Contest):
     """A contest of backends alone, without the engines under them."""
 
     def taking_part(self) -> list[Contender]:
-        """Only the backends."""
+        """Return only the backends."""
         return backend_contenders(self.backends, self.use)
 
 
@@ -186,7 +186,7 @@ def _contest(description: Description, urls: Sequence[str], sizes: Sizes, effort
 
 
 def sizes_of(description: Description, rows: int, seed: int) -> Sizes:
-    """So many rows of the described sizes; keys are longer if there are too few of so many digits."""
+    """Return so many rows of the described sizes; keys are longer if there are too few of so many digits."""
     operations = max(_LEAST_OPERATIONS, rows // 2)
     return Sizes(
         records=rows,

@@ -80,7 +80,7 @@ def known_of(checkpoint: str, state_dir: str | None, workers: int = 4) -> Known:
 
 
 def _sizes(storage: Storage, manifests: Sequence[Manifest]) -> tuple[int, int, int] | None:
-    """Bytes of a key and of a value on average, and of how many rows; None if there are only deletions."""
+    """Return the average bytes of a key and of a value, and the number of rows; None if there are only deletes."""
     keys = values = rows = 0
     for manifest in manifests[:: max(1, len(manifests) // _SAMPLED)]:
         tables = read_all_tables(storage, manifest, manifest.files[0])

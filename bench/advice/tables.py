@@ -50,7 +50,7 @@ def mix_of(described: Mapping[str, Any]) -> str:
 
 
 def reasons(description: Description, advice: Advice) -> list[str]:
-    """Why the backend that is advised is."""
+    """Return the reasons for the advised backend."""
     return list(_reasons(description, advice))
 
 

@@ -118,7 +118,7 @@ class _Task:
         return manifest
 
     def restore(self, storage: Storage, local: str) -> tuple[float, float]:
-        """Seconds of wall time, and of the processor, to open the stores in a new local directory."""
+        """Return the seconds of wall time, and of the processor, to open the stores in a new local directory."""
         with self._state(local, storage) as state, without_gc():
             wall, processor = time.perf_counter(), time.process_time()
             state.open(self._manifest)
@@ -168,7 +168,7 @@ def run(
 
 
 def print_results(console: Console, report: dict[str, Any]) -> None:
-    """One row for each backend, number of stores and storage."""
+    """Print a row for each backend, number of stores and storage."""
     table = Table(title=f"restore of a task with {report['rows']:,} rows")
     for place, column in enumerate(("backend", "storage", "stores", "restore s", "processor s")):
         table.add_column(column, justify="left" if place < 2 else "right")

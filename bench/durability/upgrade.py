@@ -90,7 +90,7 @@ class Phase:
         return figures | {"snapshots": len(snapshots), "snapshot_max_s": max(snapshots, default=None)}
 
     def seconds(self, way: str) -> list[float]:
-        """Of the micro-batches without a snapshot; of all if there are no others."""
+        """Return the seconds of the micro-batches without a snapshot; of all if there are no others."""
         usual = [batch for batch in self.batches if not batch.snapshot] or self.batches
         return [batch.seconds[way] for batch in usual]
 
@@ -313,7 +313,7 @@ def _in_place(job: Job, new: StoreSpec, batches: int) -> Iterator[Phase]:
 
 
 def print_results(console: Console, figures: Mapping[str, Any], way: str = "processor") -> None:
-    """One row for each backend, upgrade and phase; shares are of the median micro-batch before.
+    """Print a row for each backend, upgrade and phase; shares are of the median micro-batch before.
 
     Args:
         console: where to.

@@ -90,7 +90,7 @@ class ContractEngine(OrderedEngine):
 
 
 def contenders(backends: Sequence[str], peers: Sequence[str], use: Use) -> list[Contender]:
-    """Each backend with the engine under it, if one is known, and each peer; none of them twice.
+    """Return each backend with the engine under it, if one is known, and each peer; none of them twice.
 
     Raises:
         ConfigurationError: a backend or a peer is unknown, or an option of one makes no sense.
@@ -109,7 +109,7 @@ def contenders(backends: Sequence[str], peers: Sequence[str], use: Use) -> list[
 
 
 def backend_contenders(backends: Sequence[str], use: Use) -> list[Contender]:
-    """Each backend, without the engine under it; none of them twice.
+    """Return each backend, without the engine under it; none of them twice.
 
     Raises:
         ConfigurationError: a backend is unknown, or an option of one makes no sense.
@@ -133,7 +133,7 @@ def teller(kind: ContenderKind, source: str) -> type[Engine] | None:
 
 
 def with_cache(chosen: BackendSupplier, backend: str, use: Use) -> Use:
-    """``use`` for a backend whose engine has the cache that is asked for, unless its URL says otherwise.
+    """Return ``use`` for a backend whose engine has the cache that is asked for, unless its URL says otherwise.
 
     Raises:
         ConfigurationError: the engine names options that the backend does not have.

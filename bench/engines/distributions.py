@@ -29,23 +29,23 @@ class Zipfian:
         self._sums = np.cumsum(np.arange(1, most + 1, dtype=np.float64) ** -theta)
 
     def draw(self, chance: np.random.Generator, below: Numbers) -> Numbers:
-        """One rank for each element of ``below``, and below it."""
+        """Draw a rank below each element of ``below``."""
         points = chance.random(len(below)) * self._sums[below - 1]
         ranks: Numbers = np.minimum(np.searchsorted(self._sums, points, side="right"), below - 1)
         return ranks
 
     def latest(self, chance: np.random.Generator, below: Numbers) -> Numbers:
-        """One number for each element of ``below``, the greatest ones the most often: YCSB's latest."""
+        """Draw a number below each element of ``below``, the greatest ones the most often: YCSB's latest."""
         return below - 1 - self.draw(chance, below)
 
 
 def uniform(chance: np.random.Generator, below: Numbers) -> Numbers:
-    """One number for each element of ``below``, and below it, all as often."""
+    """Draw a number below each element of ``below``, all equally often."""
     return chance.integers(0, below)
 
 
 def scattered(numbers: Numbers, bits: int) -> npt.NDArray[np.uint64]:
-    """Another number of so many bits for each, one for one, so that neighbors lie far apart.
+    """Return another number of so many bits for each, one for one, so that neighbors lie far apart.
 
     Both steps of a round can be undone: a shift that is xored, and a product with an odd number modulo ``2**bits``.
     """

@@ -19,7 +19,7 @@ LEAST_BUFFER: Final = 2**20
 
 
 def buffer_beside(cache_bytes: int, given: int) -> int:
-    """Bytes of a table of writes beside a cache of a size that was asked for.
+    """Return the bytes of a table of writes beside a cache of a size that was asked for.
 
     Args:
         cache_bytes: of the cache.
@@ -66,7 +66,7 @@ class Engine(ABC):
 
     @classmethod
     def bytes_written(cls, directory: Path) -> int | None:
-        """Bytes of tables that the engine says it has written to its directory, now closed; None if it does not say."""
+        """Return the bytes of tables that the engine says it has written to its directory, now closed; or None."""
         return None
 
     @abstractmethod
@@ -74,7 +74,7 @@ class Engine(ABC):
         """Return the engine's own function for one read."""
 
     def prepared(self, rows: Sequence[Row]) -> Any:
-        """Rows in the form that ``put_each`` takes, which is made before the clock starts."""
+        """Return rows in the form that ``put_each`` takes, which is made before the clock starts."""
         return rows
 
     @abstractmethod
@@ -99,7 +99,7 @@ class OrderedEngine(Engine):
 
     @abstractmethod
     def entries(self, *, reverse: bool) -> Iterator[Any]:
-        """All rows in key order, or in the opposite order."""
+        """Yield all rows in key order, or in the opposite order."""
 
 
 class RawEngine(OrderedEngine):

@@ -47,7 +47,7 @@ def _work_in_order(engine: OrderedEngine, kinds: set[Kind]) -> dict[Kind, Work]:
 
 
 def over_time(steps: Sequence[Step], times: Sequence[int]) -> list[list[float]]:
-    """Seconds spent in operations, and operations per second in the stretch that ends there; all stretches are as long.
+    """Return seconds spent in operations, and operations per second in the stretch that ends there, all equally long.
 
     An operation counts in the stretch in which it ends.
     """

@@ -113,7 +113,7 @@ def runs(contest: Contest, who: Sequence[Contender]) -> int:
 
 
 def run(contest: Contest, watch: Watch = lambda workload, contender: None) -> dict[str, Any]:
-    """Measure; the figures, and whatever failed with its reason."""
+    """Measure, and return the figures, and failures with their reasons."""
     who = contest.taking_part()
     results: list[dict[str, Any]] = []
     failures: list[dict[str, str]] = []
@@ -138,7 +138,7 @@ def broken(figures: dict[str, Any]) -> bool:
 
 
 def _cannot(workload: Workload, contender: Contender) -> str | None:
-    """Why a contender takes no part in a workload, if it does not."""
+    """Return why a contender takes no part in a workload; None if it does."""
     if workload.kinds & ORDERED and not contender.ordered:
         return UNORDERED
     return None

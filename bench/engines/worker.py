@@ -87,7 +87,7 @@ def _load(engine: Engine, keys: Sequence[bytes], values: Values) -> None:
 
 
 def _bytes_given(plan: Plan, sizes: Sizes) -> int:
-    """Bytes of the keys and values that the engine was given to write, all in all."""
+    """Return the bytes of the keys and values that the engine was given to write, all in all."""
     row = sizes.key_bytes + sizes.value_bytes
     return row * len(plan.loaded) + sum(_written(step, sizes) for step in (*plan.warm_up, *plan.steps))
 

@@ -122,12 +122,12 @@ def rows_of(step: Step) -> int:
 
 
 def in_order(sizes: Sizes, numbers: Numbers) -> list[bytes]:
-    """Keys that sort as their numbers do, as db_bench's: decimal digits."""
+    """Return keys that sort as their numbers do, as db_bench's: decimal digits."""
     return [b"%0*d" % (sizes.key_bytes, number) for number in numbers.tolist()]
 
 
 def hashed(sizes: Sizes, numbers: Numbers) -> list[bytes]:
-    """Keys that lie scattered, as YCSB's: hexadecimal digits of a hash that never gives two numbers one key."""
+    """Return keys that lie scattered, as YCSB's: hexadecimal digits of a hash that gives each number its own key."""
     bits = min(_WORD, 4 * sizes.key_bytes)
     return [b"%0*x" % (sizes.key_bytes, number) for number in scattered(numbers, bits).tolist()]
 
@@ -138,7 +138,7 @@ def _fill(chance: np.random.Generator, sizes: Sizes, *, kind: Kind, random: bool
 
 
 def _random(chance: np.random.Generator, sizes: Sizes, *, kind: Kind) -> Plan:
-    """Uniform rows of a store that was filled in random order."""
+    """Plan uniform rows of a store that was filled in random order."""
     return _halves(sizes, _loaded(chance, sizes), kind, uniform(chance, np.full(_both(sizes), sizes.records)))
 
 
@@ -158,7 +158,7 @@ def _walk(chance: np.random.Generator, sizes: Sizes, *, kind: Kind) -> Plan:
 
 
 def _turnover(_: np.random.Generator, sizes: Sizes) -> Plan:
-    """Batch by batch, new rows behind all that are there, and as many of the first ones deleted."""
+    """Plan, batch by batch, new rows behind all that are there, and as many deletes of the first ones."""
     warm_up, steps = (
         _turned(sizes, first, end)
         for first, end in ((0, sizes.warm_up // 2), (sizes.warm_up // 2, sizes.warm_up // 2 + _pairs(sizes)))
@@ -178,7 +178,7 @@ def _pairs(sizes: Sizes) -> int:
 
 
 def _mix(chance: np.random.Generator, sizes: Sizes, *, parts: dict[Kind, float], latest: bool = False) -> Plan:
-    """YCSB: kinds by chance, on rows that are Zipfian among those that are there, or latest."""
+    """Plan as YCSB does: kinds by chance, on rows that are Zipfian among those that are there, or latest."""
     names = list(parts)
     drawn = chance.choice(len(names), _both(sizes), p=list(parts.values()))
     inserted = drawn == (names.index(Kind.INSERT) if Kind.INSERT in parts else -1)

@@ -190,7 +190,7 @@ class Oracle:
 
     @classmethod
     def of_files(cls, place: Path, sources: Sequence[str], batches: int) -> "Oracle":
-        """Of the events in the first ``batches`` micro-batches that have been written below ``place``."""
+        """Return the oracle of the events in the first ``batches`` micro-batches written below ``place``."""
         numbers = range(batches)
         files = {
             name: [path for number in numbers for path in sorted((place / name).glob(f"{number:06d}-*"))]

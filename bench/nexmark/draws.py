@@ -51,30 +51,30 @@ class Draws:
         self._drawn = 0
 
     def uniform(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """From 0 to below 1."""
+        """Return numbers from 0 to below 1, one for each event."""
         self._drawn += 1
         own = self._seed * _DRAWS + self._drawn
         return _uniform(_mixed(_mixed(self._numbers + np.uint64(own * _STEP % _WHOLE)) + np.uint64(own % _WHOLE)))
 
     def below(self, most: int | Numbers) -> Numbers:
-        """Integers from 0 to below ``most``, of all events or of each."""
+        """Return integers from 0 to below ``most``, of all events or of each."""
         return (self.uniform() * most).astype(np.int64)
 
     def one_of(self, values: Sequence[str]) -> Any:
-        """One of these, an Arrow array."""
+        """Return one of the values for each event, as an Arrow array."""
         chosen: Any = self.below(len(values))
         return pa.array(values).take(chosen)
 
     def name(self, most: int) -> Any:
-        """3 to below ``most`` letters, one in 13 of which is a space but at the ends, an Arrow array."""
+        """Return 3 to below ``most`` letters, one in 13 of which is a space except at the ends, as an Arrow array."""
         return pc.utf8_trim_whitespace(self._cut(_SHORTEST + self.below(most - _SHORTEST), spaces=True))
 
     def text(self, lengths: Numbers) -> Any:
-        """Letters, so many of each, an Arrow array."""
+        """Return letters, so many for each event, as an Arrow array."""
         return self._cut(lengths, spaces=False)
 
     def filling(self, size: Numbers, average: int) -> Any:
-        """Text with which something of this ``size`` has the ``average`` size, give or take a fifth of the text."""
+        """Return text that brings something of this ``size`` to the ``average`` size, give or take a fifth of it."""
         left = np.maximum(average - size, 0)
         spread = np.round(left * 0.2).astype(np.int64)
         return self.text(left - spread + self.below(2 * spread))
@@ -89,7 +89,7 @@ class Draws:
 
 @cache
 def _text(seed: int, spaces: bool) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Letters, of which one in 13 is a space if there are any."""
+    """Return random letters, one in 13 of which is a space if ``spaces`` are wanted."""
     rng = np.random.default_rng([seed, spaces])
     letters = rng.integers(ord("a"), ord("z") + 1, _TEXT_LENGTH, dtype=np.uint8)
     if spaces:

@@ -220,14 +220,14 @@ def _last_auction(numbers: Numbers) -> Numbers:
 
 
 def _any_person(draws: Draws, numbers: Numbers) -> Numbers:
-    """One of the active persons, or of those to come."""
+    """Draw one of the active persons, or of those to come."""
     there = _last_person(numbers) + 1
     active = np.minimum(there, ACTIVE_PERSONS)
     return there - active + draws.below(active + LEAD)
 
 
 def _any_auction(draws: Draws, numbers: Numbers) -> Numbers:
-    """One of the auctions in flight, or of those to come."""
+    """Draw one of the auctions in flight, or of those to come."""
     newest = _last_auction(numbers)
     oldest = np.maximum(newest - IN_FLIGHT, 0)
     return oldest + draws.below(newest - oldest + 1 + LEAD)
@@ -239,12 +239,12 @@ def _mostly(draws: Draws, ratio: int, hot: Numbers, others: Numbers) -> Numbers:
 
 
 def _prices(draws: Draws) -> Numbers:
-    """From 100 to 100,000,000, as many of each order of magnitude."""
+    """Draw prices from 100 to 100,000,000, as many of each order of magnitude."""
     return np.round(10.0 ** (draws.uniform() * 6) * 100).astype(np.int64)
 
 
 def _channels(draws: Draws) -> tuple[Any, Any]:
-    """By which channel bids come, and at which address; a channel has one."""
+    """Draw the channel of each bid, and its address; a channel has one."""
     hot = draws.below(2) > 0
     chosen: Any = np.where(hot, draws.below(len(HOT_CHANNELS)), len(HOT_CHANNELS) + draws.below(CHANNELS))
     names, addresses = _all_channels()
@@ -265,7 +265,7 @@ def _address(channel: int) -> str:
 
 
 def _until_in_flight() -> int:
-    """In so many events, as many auctions begin as are in flight."""
+    """Return the number of events in which as many auctions begin as are in flight."""
     return IN_FLIGHT * EPOCH // AUCTIONS
 
 

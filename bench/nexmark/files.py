@@ -63,7 +63,7 @@ def write_events(
 
 
 def events_of(site: Site, first: int, count: int, sources: Sequence[Source] = SOURCES) -> dict[str, pa.Table]:
-    """Persons, auctions and bids among the events that are emitted from a place on, by the names of their sources."""
+    """Return persons, auctions and bids among the events emitted from a place on, by the names of their sources."""
     emitted = site.emitted(first, count)
     makers: dict[str, Callable[[Numbers], pa.Table]] = {
         PERSONS.name: site.persons,

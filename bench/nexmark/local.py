@@ -94,7 +94,7 @@ class LocalVerbs:
 
 
 def local_events(site: Site) -> Events:
-    """Events without rows, for a query that ``LocalVerbs`` run; micro-batches bring the rows."""
+    """Return events without rows, for a query that ``LocalVerbs`` run; micro-batches bring the rows."""
     nothing = site.emitted(0, 0)
     schemas = {make.__name__: make(nothing).schema for make in (site.persons, site.auctions, site.bids)}
     persons, auctions, bids = (_source(name, schema) for name, schema in schemas.items())

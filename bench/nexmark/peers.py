@@ -24,7 +24,7 @@ _OF_AUCTION = "price long, bid_dateTime long, bid_extra string, bidder long"
 
 
 def jvm_q3(site: Site, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Spark's join of streams without a watermark, which keeps all rows of both sides."""
+    """Join by Spark's join of streams without a watermark, which keeps all rows of both sides."""
     auctions = inputs["auctions"].where("category = 10").select("id", "seller")
     near = inputs["persons"].where("state IN ('OR', 'ID', 'CA')")
     persons = near.select(F.col("id").alias("seller"), "name", "city", "state")
@@ -51,7 +51,7 @@ def jvm_q7(site: Site, inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def jvm_q8(site: Site, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Spark's semi join of streams."""
+    """Join by Spark's semi join of streams."""
     window = F.window("dateTime", "10 seconds")["start"]
     persons = _late(inputs["persons"]).select("id", "name", "dateTime", window.alias("start"))
     opened = F.col("dateTime").alias("opened")
@@ -75,17 +75,17 @@ def stateful_q9(site: Site, inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def jvm_q11(site: Site, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Spark's session windows."""
+    """Count by Spark's session windows."""
     return _counted(_late(inputs["bids"]), F.session_window("dateTime", "10 seconds"))
 
 
 def jvm_q12(site: Site, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Spark's windows, by the time of arrival."""
+    """Count by Spark's windows, by the time of arrival."""
     return _counted(inputs["bids"].withWatermark("arrived", "0 seconds"), F.window("arrived", "10 seconds"))
 
 
 def jvm_q17(site: Site, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Spark's aggregate by day, in update mode."""
+    """Aggregate by day with Spark, in update mode."""
     ranks = {"rank1": "price < 10000", "rank2": "price >= 10000 AND price < 1000000", "rank3": "price >= 1000000"}
     day = F.window("dateTime", "1 day").alias("window")
     return (
@@ -103,7 +103,7 @@ def jvm_q17(site: Site, inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def jvm_q18(site: Site, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Spark's aggregate in update mode, of which each result is a whole row."""
+    """Keep the last bid by Spark's aggregate in update mode, of which each result is a whole row."""
     bids = inputs["bids"]
     last = F.max_by(F.struct("price", "channel", "url", "dateTime", "extra"), F.struct("dateTime", "extra"))
     return bids.groupBy("auction", "bidder").agg(last.alias("last")).select("auction", "bidder", "last.*")
@@ -122,7 +122,7 @@ def stateful_q19(site: Site, inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def jvm_q20(site: Site, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Spark's join of streams, with the bounds that the verbs have."""
+    """Join by Spark's join of streams, with the bounds that the verbs have."""
     bids = _late(inputs["bids"]).select(*_BID)
     expanded = bids.withColumnsRenamed({"dateTime": "bid_dateTime", "extra": "bid_extra"})
     auctions = _late(inputs["auctions"].where("category = 10"))

@@ -16,7 +16,7 @@ _TEN_SECONDS: Final = TimeWindows("10 seconds", grace=GRACE)
 
 
 def q3(pond: Verbs, events: Events) -> Any:
-    """Local item suggestion: who sells in Oregon, Idaho or California in category 10, and which auctions are theirs."""
+    """Find local items: who sells in Oregon, Idaho or California in category 10, and which auctions are theirs."""
     col = events.col
     auctions = events.auctions.where(col("category") == 10).select("id", "seller", "dateTime")
     near = events.persons.where(col("state").isin(["OR", "ID", "CA"])).withColumnRenamed("dateTime", "since")
@@ -26,14 +26,14 @@ def q3(pond: Verbs, events: Events) -> Any:
 
 
 def q4(pond: Verbs, events: Events) -> Any:
-    """Average price for a category: of the winning bids of all its auctions."""
+    """Compute the average price for a category: of the winning bids of all its auctions."""
     bids = _bids_in_time(pond, events, ["id", "category"], ["price"])
     winning = pond.aggregate(bids, {"final": agg.max("price")}, by=["id", "category"], time="bid_dateTime")
     return pond.aggregate(winning, {"average": agg.avg("final")}, by="category", time="change_time")
 
 
 def q5(pond: Verbs, events: Events) -> Any:
-    """Hot items: the auctions with the most bids in the last 10 seconds, every 2 seconds."""
+    """Find hot items: the auctions with the most bids in the last 10 seconds, every 2 seconds."""
     last = TimeWindows("10 seconds", advance="2 seconds", grace=GRACE)
     bids = events.bids.select("auction", "dateTime")
     counts = pond.aggregate(bids, {"num": agg.count()}, by="auction", time="dateTime", window=last, emit="final")
@@ -43,7 +43,7 @@ def q5(pond: Verbs, events: Events) -> Any:
 
 
 def q7(pond: Verbs, events: Events) -> Any:
-    """Highest bid: the bids with the highest price of 10 seconds."""
+    """Find the highest bid: the bids with the highest price of 10 seconds."""
     bids = events.bids.select("auction", "bidder", "price", "dateTime", "extra")
     prices = bids.select("price", "dateTime")
     highest = pond.aggregate(
@@ -65,7 +65,7 @@ def q8(pond: Verbs, events: Events) -> Any:
 
 
 def q9(pond: Verbs, events: Events) -> Any:
-    """Winning bids: the highest of each auction, and the first of several."""
+    """Find winning bids: the highest of each auction, and the first of several."""
     columns = ["id", "itemName", "description", "initialBid", "reserve", "seller", "category", "extra"]
     bids = _bids_in_time(pond, events, columns, ["bidder", "price", "bid_extra"])
     order, descending = ["price", "bid_dateTime", "bid_extra"], [True, False, False]
@@ -73,19 +73,19 @@ def q9(pond: Verbs, events: Events) -> Any:
 
 
 def q11(pond: Verbs, events: Events) -> Any:
-    """User sessions: how many bids a user makes without a pause of more than 10 seconds."""
+    """Count by user sessions: how many bids a user makes without a pause of more than 10 seconds."""
     bids, sessions = events.bids.select("bidder", "dateTime"), SessionWindows("10 seconds", grace=GRACE)
     return pond.aggregate(bids, {"bid_count": agg.count()}, by="bidder", time="dateTime", window=sessions, emit="final")
 
 
 def q12(pond: Verbs, events: Events) -> Any:
-    """Processing time windows: how many bids of a user arrive in 10 seconds."""
+    """Count by processing time windows: how many bids of a user arrive in 10 seconds."""
     bids, windows = events.bids.select("bidder", "arrived"), TimeWindows("10 seconds")
     return pond.aggregate(bids, {"bid_count": agg.count()}, by="bidder", time="arrived", window=windows, emit="final")
 
 
 def q16(pond: Verbs, events: Events) -> Any:
-    """Channel statistics: how many bids, bidders and auctions a channel has on a day, by the level of the price."""
+    """Compute channel statistics: a channel's bids, bidders and auctions on a day, by the level of the price."""
     bids, ranks = events.bids.select("channel", "bidder", "auction", "price", "dateTime"), _ranks(events)
     calls = {
         "latest": agg.max("dateTime"),
@@ -100,7 +100,7 @@ def q16(pond: Verbs, events: Events) -> Any:
 
 
 def q17(pond: Verbs, events: Events) -> Any:
-    """Auction statistics: how many bids an auction has on a day, and at which prices."""
+    """Compute auction statistics: how many bids an auction has on a day, and at which prices."""
     bids = events.bids.select("auction", "price", "dateTime")
     calls = {
         "total_bids": agg.count(),
@@ -120,14 +120,14 @@ def q18(pond: Verbs, events: Events) -> Any:
 
 
 def q19(pond: Verbs, events: Events) -> Any:
-    """Auction top 10 price: the ten highest bids of an auction."""
+    """Find an auction's top 10 prices: its ten highest bids."""
     bids = events.bids.select("auction", "bidder", "price", "channel", "url", "dateTime", "extra")
     order, descending = ["price", "dateTime", "extra"], [True, False, False]
     return pond.top_n(bids, 10, by="auction", order=order, descending=descending, time="dateTime")
 
 
 def q20(pond: Verbs, events: Events) -> Any:
-    """Expand bid with auction: bids, each with its auction, of category 10."""
+    """Expand bids with their auctions, of category 10."""
     bids = events.bids.select("auction", "bidder", "price", "channel", "url", "dateTime", "extra")
     expanded = bids.withColumnRenamed("dateTime", "bid_dateTime").withColumnRenamed("extra", "bid_extra")
     return pond.stream_join(
@@ -143,7 +143,7 @@ def q20(pond: Verbs, events: Events) -> Any:
 
 
 def _bids_in_time(pond: Verbs, events: Events, auctions: list[str], bids: list[str]) -> Any:
-    """These columns of auctions, each row with those of a bid that came while its auction was open."""
+    """Join these columns of auctions with those of each bid that came while the auction was open."""
     renamed = events.bids.withColumnRenamed("dateTime", "bid_dateTime").withColumnRenamed("extra", "bid_extra")
     return pond.stream_join(
         events.auctions.select(*auctions, "dateTime", "expires"),
@@ -159,7 +159,7 @@ def _bids_in_time(pond: Verbs, events: Events, auctions: list[str], bids: list[s
 
 
 def _ranks(events: Events) -> dict[str, Any]:
-    """Conditions of prices, by the name of their level."""
+    """Return the conditions of prices, by the name of their level."""
     price = events.col("price")
     return {
         "rank1": price < 10_000,

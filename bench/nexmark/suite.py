@@ -121,7 +121,7 @@ class NexmarkContest(Contest):
         self.checked[name] = count
 
     def _settled(self, batches: int) -> int:
-        """Up to when rows wait for others no more, in milliseconds since 1970."""
+        """Return the time up to which rows wait for others no more, in milliseconds since 1970."""
         waiting = self.site.length(_WAITING_BATCHES * self.rows) + _WAITING_MILLIS
         return BEGIN + self.site.length(batches * self.rows) - waiting
 
@@ -149,7 +149,7 @@ def rows_of_micro_batches(
 
 
 def nexmark_contests(names: Sequence[str], *, contenders: Sequence[str] | None, **how: Any) -> list[NexmarkContest]:
-    """One for each query, and no query twice.
+    """Return a contest for each query, and no query twice.
 
     Args:
         names: of queries; all if there are none.

@@ -20,7 +20,7 @@ def print_results(console: Console, figures: Mapping[str, Any]) -> None:
 
 
 def _figures_table(figures: Mapping[str, Any]) -> Table:
-    """One row per query and contender. Cores x time is the processor time of all processes, for all events of a run."""
+    """Return a row per query and contender. Cores x time is the processor time of all processes, for a whole run."""
     settings = figures["settings"]
     events = settings["rows"] * settings["batches"]
     table = Table(title=f"nexmark: {events:,} events in {settings['batches']:,} micro-batches")
@@ -48,7 +48,7 @@ def _figures_table(figures: Mapping[str, Any]) -> Table:
 
 
 def _ratios_table(figures: Mapping[str, Any]) -> Table:
-    """One row per query and peer: how many times as much time, and as many cores x time, the peer takes."""
+    """Return a row per query and peer: how many times as much time, and as many cores x time, the peer takes."""
     table = Table(title="what a peer takes, in times of what verbs take")
     table.add_column("query", no_wrap=True)
     table.add_column("peer", no_wrap=True)
@@ -64,7 +64,7 @@ def _ratios_table(figures: Mapping[str, Any]) -> Table:
 
 
 def _results(figures: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Each result with its query, those of a query together."""
+    """Yield each result with its query, those of a query together."""
     for workload in figures["queries"]:
         for row in figures["results"]:
             if row["workload"] == workload:

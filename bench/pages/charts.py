@@ -84,7 +84,7 @@ class _Looks:
 
 
 def _short_names(labels: Sequence[str]) -> list[str]:
-    """Labels for which a plot has room. Long ones lose their middle, since many differ at the end.
+    """Return labels for which a plot has room. Long ones lose their middle, since many differ at the end.
 
     >>> _short_names(["lmdb (raw)", "redis://one.example.com:6379/0?timeout=30"])
     ['lmdb (raw)', 'redis://one.exa…9/0?timeout=30']
@@ -131,7 +131,7 @@ def _bars(name: str, title: str, unit: str, looks: _Looks, rows: Sequence[Spec])
 
 
 def _names(looks: _Looks, shift: int, **at: Spec) -> list[Spec]:
-    """Shape, name and figure of each contender, ``shift`` pixels below the place that ``at`` or the plot encodes."""
+    """Return shape, name and figure of each contender, ``shift`` pixels below the place of ``at`` or the plot."""
     text = {"type": "text", "baseline": "middle", "dy": shift}
     point = {"type": "point", "filled": True, "size": 60, "opacity": 1, "xOffset": 6, "yOffset": shift}
     uncolored = {**at, "color": {"value": "var(--text)"}}
@@ -212,7 +212,7 @@ def _over_time(looks: _Looks, results: Sequence[Result], rate: str) -> Chart:
 
 
 def _stretches(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
-    """As many stretches of time, with the rate in each of them, as a plot has room for.
+    """Yield as many stretches of time, with the rate in each of them, as a plot has room for.
 
     >>> list(_stretches([(1.0, 10.0), (2.0, 30.0)])), len(list(_stretches([(float(at), 1.0) for at in range(100)])))
     ([(1.0, 10.0), (2.0, 30.0)], 25)
@@ -278,7 +278,7 @@ def _logarithmic(title: str, rows: Iterable[Spec]) -> Spec:
 
 
 def _ticks(values: Sequence[float]) -> list[float]:
-    """Round numbers among the values, three at least, or else the ends: powers of ten where these are enough.
+    """Return round numbers among the values, three at least, or else the ends: powers of ten where these suffice.
 
     >>> _ticks([3, 4000]), _ticks([20, 110]), _ticks([1.01, 1.0399]), _ticks([1.0001, 1.0002]), _ticks([])
     ([10.0, 100.0, 1000.0], [20.0, 50.0, 100.0], [1.01, 1.04], [1.0001, 1.0002], [])

@@ -31,7 +31,7 @@ def tag(name: str, *content: str | Html, **attributes: str) -> Html:
 
 
 def overview(results: Document, places: Mapping[str, str]) -> Html:
-    """Throughputs of everyone with everything: the best in bold, all with a bar against it.
+    """Return the throughputs of everyone with everything: the best in bold, all with a bar against it.
 
     ``places`` has the ids of the workloads' sections.
     """
@@ -55,7 +55,7 @@ def _rate(result: Result | None, best: float, failed: bool) -> Html:
 
 
 def figures(results: Document) -> Html:
-    """All figures of all results, without columns of what was measured of nobody."""
+    """Return all figures of all results, without columns that nobody has."""
     found = list(_in_order(results))
     columns = {name: [shown_of(result) for result in found] for name, shown_of in _columns(results.unit).items()}
     columns = {name: texts for name, texts in columns.items() if any(text != _NONE for text in texts)}
@@ -92,7 +92,7 @@ def _if_any(value: float | None, show: Callable[[float], str]) -> str:
 
 
 def by_operation(results: Document) -> Html | None:
-    """Latencies of each kind of operation, if any workload has several."""
+    """Return the latencies of each kind of operation, if any workload has several."""
     rows = [
         [*_heads_of(result), tag("td", kind), *numbers(_percentiles(latency))]
         for result in _in_order(results)
@@ -152,7 +152,7 @@ def _percentiles(latency: Mapping[str, float]) -> list[str]:
 
 
 def numbers(texts: Iterable[str]) -> list[Html]:
-    """Cells of figures."""
+    """Return cells of figures."""
     return [tag("td", text, class_="number") for text in texts]
 
 

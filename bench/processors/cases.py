@@ -72,7 +72,7 @@ class Case:
     as_columns: bool = False
 
     def sent(self, batch: Batch) -> Batch | Columns:
-        """Records in the form in which the topology gets them."""
+        """Return records in the form in which the topology gets them."""
         if not self.as_columns:
             return batch
         values: Any = pa.array(batch.values, _column_type())
@@ -296,7 +296,7 @@ def _dict_sessions(table: Sequence[Batch]) -> Peer:
 
 
 def _dict_foreign_key(table: Sequence[Batch]) -> Peer:
-    """Of a key's rows in a batch the last one has a result: with no partner a delete, unless it is the key's first."""
+    """Join a key's last row in a batch with its partner: without one a delete comes out, unless the key is new."""
     partners = {key: value for key, value, _ in _rows(table)}
 
     def work(batches: Iterable[Batch]) -> list[tuple[str, Value | None, int]]:

@@ -61,7 +61,7 @@ class Sizes:
         return list(_batched(rows, self.batch_rows))
 
     def table(self, versions: int) -> list[Batch]:
-        """Every key ``versions`` times, spread over the time of the records."""
+        """Return every key ``versions`` times, spread over the time of the records."""
         made = random.Random(self.seed + 1)
         step = self.total * self.step // max(versions, 1)
         rows = ((f"key-{i:07d}", _value(made), step * version) for version in range(versions) for i in range(self.keys))

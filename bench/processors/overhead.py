@@ -47,7 +47,7 @@ _MEASURING: Final = (
 def headers(
     backend: str, records: int, keys: int, *, rounds: int, directory: Path | None, seed: int = 1
 ) -> list[dict[str, Any]]:
-    """Records per second without headers and with two, in turn: medians, and the second time over the first."""
+    """Measure records per second without headers and with two, in turn: medians, and the second time over the first."""
     sizes = Sizes(records, keys, BATCH_ROWS, seed=seed)
     plain = sizes.batches()
     sent = {"without": plain, "with": list(map(_with_headers, plain))}
@@ -67,7 +67,7 @@ def headers(
 def measuring(
     backend: str, keys: int, sizes: Sequence[int], *, batches: int, directory: Path | None, seed: int = 1
 ) -> list[dict[str, Any]]:
-    """For micro-batches of so many records each: how long one takes, and how long of that something is measured."""
+    """Measure micro-batches of so many records each: how long one takes, and how much of that is measuring."""
     case = CASES["count"]
     rows = []
     for size in sizes:

@@ -106,7 +106,7 @@ def runs(contest: Contest, who: Sequence[Contender]) -> int:
 
 
 def run(contest: Contest, watch: Watch = lambda workload, contender: None) -> dict[str, Any]:
-    """Measure; the figures, and whatever failed with its reason."""
+    """Measure, and return the figures, and failures with their reasons."""
     who = contest.taking_part()
     results: list[dict[str, Any]] = []
     failures: list[dict[str, str]] = []

@@ -29,7 +29,7 @@ def latest(ttl: int | None) -> Topology:
 
 
 def batches(keys: int, size: int, updates: int) -> Iterator[Columns]:
-    """Every key once, and then updates of keys in turn, which were updated the longest ago."""
+    """Yield every key once, and then updates of the keys that were updated the longest ago."""
     random = np.random.default_rng(1)
     for number in range(keys // size + updates):
         places = (np.arange(size) + number * size) % keys
@@ -40,7 +40,7 @@ def batches(keys: int, size: int, updates: int) -> Iterator[Columns]:
 
 
 def measured(ttl: int | None, backend: str, keys: int, size: int, updates: int) -> tuple[float, float]:
-    """Microseconds of processor time a row: of those that bring new keys, and of updates."""
+    """Return microseconds of processor time a row: of rows that bring new keys, and of updates."""
     spent = [0.0, 0.0]
     with (
         tempfile.TemporaryDirectory() as directory,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 
 def told_apart(labels: Sequence[str]) -> list[str]:
-    """With a number behind each label that another has, too, as URLs have that differ only in what is secret.
+    """Return labels with a number behind each that occurs twice, as URLs do that differ only in what is secret.
 
     >>> told_apart(["lmdb", "redis://***@host", "redis://***@host"])
     ['lmdb', 'redis://***@host 1', 'redis://***@host 2']

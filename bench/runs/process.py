@@ -67,7 +67,7 @@ def answer(job_of: Callable[[str], J], measure: Callable[[J], dict[str, Any]]) -
 
 
 def reason(error: Exception) -> str:
-    """Why a run failed, in a line."""
+    """Return why a run failed, in a line."""
     if isinstance(error, ModuleNotFoundError):
         return f"needs the module {error.name}, which is not installed; 'millpond[peers]' brings what peers need"
     said = str(error) if isinstance(error, MillpondError) else f"{type(error).__name__}: {error}"

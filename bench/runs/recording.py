@@ -39,7 +39,7 @@ class Values:
         return self._pool[self._place : self._place + self._size]
 
     def rows(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
-        """Each key with a value."""
+        """Return each key with a value."""
         return [(key, self.next()) for key in keys]
 
 
@@ -65,7 +65,7 @@ def clock_ns() -> int:
 def by_operation(
     steps: Sequence[tuple[K, Any]], times: Sequence[int], fewest: int = 1
 ) -> dict[str, dict[str, float]] | None:
-    """Percentiles of each kind of step with ``fewest`` times or more, None where there is one kind alone."""
+    """Return percentiles of each kind of step with ``fewest`` times or more, None if there is one kind alone."""
     kinds = [kind for kind, _ in steps]
     counts = Counter(kinds)
     if len(counts) == 1:

@@ -28,18 +28,18 @@ def middle_run(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def latency_us(times: Sequence[int]) -> dict[str, float]:
-    """Percentiles in microseconds of times in nanoseconds: the least that so many of them did not exceed."""
+    """Return percentiles in microseconds of times in nanoseconds: the least that so many of them did not exceed."""
     ordered = sorted(times)
     return {name: ordered[ceil(share * len(ordered)) - 1] / 1e3 for name, share in _PERCENTILES.items()}
 
 
 def latency_of_many(times: Sequence[int]) -> dict[str, float] | None:
-    """Percentiles as ``latency_us`` tells them; None if there are fewer than ``FEWEST_TIMES``."""
+    """Return percentiles as ``latency_us`` does; None if there are fewer than ``FEWEST_TIMES``."""
     return latency_us(times) if len(times) >= FEWEST_TIMES else None
 
 
 def over_batches(times: Sequence[int], rows: Sequence[int]) -> list[list[float]]:
-    """Seconds since the first batch, and rows per second in the batches since the point before.
+    """Return seconds since the first batch, and rows per second in the batches since the point before.
 
     Args:
         times: nanoseconds of each batch.

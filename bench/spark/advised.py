@@ -44,7 +44,7 @@ _LETTERS: Final = np.frombuffer(b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJ
 
 
 def enrichment(scale: Scale) -> Topology:
-    """Each event with how long the payload of its key is."""
+    """Join each event with the length of its key's payload."""
     builder = StreamsBuilder()
     table = builder.table(
         "payloads", Consumed("string", "string", timestamp="at", value="payload"), Materialized("payloads")
@@ -59,7 +59,7 @@ def _amount_and_length(amounts: Any, payloads: Any) -> Any:
 
 
 def payloads(share: float) -> Topic:
-    """Values of ``VALUE_BYTES`` letters by user, which hardly compress."""
+    """Return the topic of payloads: ``VALUE_BYTES`` letters by user, which hardly compress."""
 
     def drawn(keys: Any, rng: np.random.Generator) -> dict[str, Any]:
         letters = _LETTERS[rng.integers(0, len(_LETTERS), len(keys) * VALUE_BYTES)]

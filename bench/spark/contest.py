@@ -183,7 +183,7 @@ class Contest:
 
 
 def contests(workloads: Sequence[str], *, contenders: Sequence[str] | None, **how: Any) -> list[Contest]:
-    """One for each workload, and no workload twice.
+    """Return a contest for each workload, and no workload twice.
 
     Args:
         workloads: their names.

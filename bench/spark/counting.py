@@ -36,7 +36,7 @@ from millpond.stores.specs.store_spec import StoreKind
 
 
 def _counts(kind: StoreKind, *, checksums: bool = False) -> Topology:
-    """Events per key in a store of that kind; one row per key and micro-batch comes out."""
+    """Count events per key in a store of that kind; one row per key and micro-batch comes out."""
     builder = StreamsBuilder()
     stream = builder.stream("events", Consumed("string", "int64", timestamp="at", value="amount"))
     kept = Materialized("counts", kind=kind, checksums=checksums).with_caching()

@@ -77,7 +77,7 @@ class Topic(Source):
 
 
 def events(share: float = 1.0) -> Topic:
-    """Amounts by user."""
+    """Return the topic of amounts by user."""
     return Topic(
         "events",
         EVENT,
@@ -87,19 +87,19 @@ def events(share: float = 1.0) -> Topic:
 
 
 def rates(share: float) -> Topic:
-    """Rates by user."""
+    """Return the topic of rates by user."""
     return Topic(
         "rates", RATE, share, lambda keys, rng: {"key": names_of("user", keys), "rate": pa.array(rng.random(len(keys)))}
     )
 
 
 def tiers(share: float) -> Topic:
-    """Rates by user, as a table in files has them: with timestamps."""
+    """Return the topic of rates by user, as a table in files has them: with timestamps."""
     return Topic("tiers", TIER, share, rates(share).draw)
 
 
 def limits(share: float) -> Topic:
-    """Bounds by user."""
+    """Return the topic of bounds by user."""
     return Topic(
         "limits",
         LIMIT,
@@ -109,7 +109,7 @@ def limits(share: float) -> Topic:
 
 
 def accounts() -> Topic:
-    """Changes of accounts: another amount, and in half of the cases another one of two segments; some are deletes."""
+    """Return the topic of changed accounts: new amounts, half with another of two segments; some are deletes."""
     return Topic(
         "accounts",
         ACCOUNT,
@@ -124,7 +124,7 @@ def accounts() -> Topic:
 
 
 def orders(share: float) -> Topic:
-    """Amounts by order, and whose order it is: always the same customer's."""
+    """Return the topic of orders: their amount and their customer, who is always the same."""
     return Topic(
         "orders",
         ORDER,
@@ -138,7 +138,7 @@ def orders(share: float) -> Topic:
 
 
 def customers(share: float) -> Topic:
-    """Rates by customer."""
+    """Return the topic of rates by customer."""
     return Topic(
         "customers",
         RATE,
@@ -151,12 +151,12 @@ def customers(share: float) -> Topic:
 
 
 def sales() -> Topic:
-    """Sales by user, with a column of each of four types."""
+    """Return the topic of sales by user, with a column of each of four types."""
     return Topic("sales", SALE, 1.0, lambda keys, rng: {"key": names_of("user", keys), **_drawn(SALE, len(keys), rng)})
 
 
 def skewed_sales() -> Topic:
-    """Sales of which one user has 99 of 100."""
+    """Return the topic of sales of which one user has 99 of 100."""
 
     def draw(keys: Numbers, rng: np.random.Generator) -> Columns:
         skewed = np.where(rng.random(len(keys)) < HOT_SHARE, 0, keys)
@@ -166,7 +166,7 @@ def skewed_sales() -> Topic:
 
 
 def readings(share: float) -> Topic:
-    """Wide rows by device."""
+    """Return the topic of wide rows by device."""
     return Topic(
         "readings",
         READING,
@@ -183,12 +183,12 @@ def devices(share: float) -> Topic:
 
 
 def trades(share: float) -> Topic:
-    """Trades of few shares."""
+    """Return the topic of trades of few shares."""
     return Topic("trades", TRADE, share, partial(_of_shares, TRADE))
 
 
 def quotes(share: float) -> Topic:
-    """Quotes of few shares: of the rows that arrive in a second, several for each share."""
+    """Return the topic of quotes of few shares: of the rows that arrive in a second, several for each share."""
     return Topic("quotes", QUOTE, share, partial(_of_shares, QUOTE))
 
 
@@ -272,7 +272,7 @@ def read_inputs(
     batches: int,
     static: Collection[str] = (),
 ) -> Inputs:
-    """Streams of the first ``batches`` micro-batches that have been written at this scale.
+    """Return streams of the first ``batches`` micro-batches that have been written at this scale.
 
     The sources of the names in ``static`` are static: all of their rows are there from the beginning.
     """
@@ -297,7 +297,7 @@ def _drawn(schema: str, rows: int, rng: np.random.Generator) -> Columns:
 
 
 def _decimals(rows: int, rng: np.random.Generator) -> Any:
-    """decimal(12,2), up to 9,999.99."""
+    """Return random numbers of the type decimal(12,2), up to 9,999.99."""
     words = np.zeros((rows, 2), dtype="<i8")
     words[:, 0] = rng.integers(0, 1_000_000, rows)
     return pa.Array.from_buffers(pa.decimal128(12, 2), rows, [None, pa.py_buffer(words.tobytes())])

@@ -90,7 +90,7 @@ def run(
 
 
 def print_results(console: Console, figures: Mapping[str, Any]) -> None:
-    """One row per look, and how long Spark takes to start."""
+    """Print a row per look, and how long Spark takes to start."""
     tasks = f"{figures['keys']:,} keys in {figures['partitions']} tasks, {figures['backend']}"
     started = f"To start a session of Spark took {figures['session_s']:.1f} s, which is not in its rows."
     table = Table(title=f"looking at {tasks}", caption=started)
@@ -102,7 +102,7 @@ def print_results(console: Console, figures: Mapping[str, Any]) -> None:
 
 
 def look_up(query: Query, key: str, expected: int = 0) -> None:
-    """``millpond state get`` of a key, as a process of its own.
+    """Run ``millpond state get`` of a key, as a process of its own.
 
     Args:
         query: whose store.
@@ -129,7 +129,7 @@ def _commands(query: Query, known: Sequence[str], in_range: int) -> dict[str, Lo
 
 
 def _on_spark(spark: SparkSession, query: Query, known: Sequence[str], in_range: int) -> dict[str, Look]:
-    """By the source of DataFrames, and by ``read_store``, in which Spark itself reads what it keeps of the state."""
+    """Look by the source of DataFrames, and by ``read_store``, with which Spark itself reads what it keeps of state."""
     register_state_source(spark)
     places = {"checkpoint": query.checkpoint, "state_dir": query.state_dir, "store": STORE}
     first, last = _range(known, in_range)

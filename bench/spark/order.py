@@ -162,7 +162,7 @@ def _beside(variants: Mapping[str, Variant], name: str) -> str:
 
 
 def print_results(console: Console, figures: Mapping[str, Any]) -> None:
-    """One row per query and variant."""
+    """Print a row per query and variant."""
     table = Table(title=f"micro-batches of {figures['rows']:,} rows on {figures['backend']}")
     for column in ("query", "records", "seconds", "least", "most", "times longer"):
         table.add_column(column, justify="left" if column in ("query", "records") else "right")

@@ -164,7 +164,7 @@ def run(
 
 
 def print_results(console: Console, figures: Mapping[str, Any]) -> None:
-    """One row per comparison."""
+    """Print a row per comparison."""
     table = Table(title=f"what it costs, on {figures['backend']}")
     for column in ("", "without", "with", "times longer"):
         table.add_column(column, justify="right" if column else "left")

@@ -32,37 +32,37 @@ NO_DELAY = "0 seconds"
 
 
 def jvm_count(inputs: Inputs, scale: Scale) -> DataFrame:
-    """Spark's aggregate."""
+    """Count by Spark's aggregate."""
     return inputs["events"].groupBy("key").agg(F.count("*").alias("value"))
 
 
 def jvm_window(inputs: Inputs, scale: Scale) -> DataFrame:
-    """Spark's windowed aggregate; in append mode, a window comes out when the watermark has passed it."""
+    """Count by Spark's windowed aggregate; in append mode, a window comes out when the watermark has passed it."""
     return _jvm_windows(inputs["events"], scale, _count())
 
 
 def jvm_session(inputs: Inputs, scale: Scale) -> DataFrame:
-    """Spark's session windows."""
+    """Count by Spark's session windows."""
     return _jvm_sessions(inputs["events"], scale, _count())
 
 
 def jvm_window_aggregates(inputs: Inputs, scale: Scale) -> DataFrame:
-    """Six of Spark's aggregates by window."""
+    """Compute six of Spark's aggregates by window."""
     return _jvm_windows(inputs["sales"], scale, *_of_sales())
 
 
 def jvm_skewed_key(inputs: Inputs, scale: Scale) -> DataFrame:
-    """Five of Spark's aggregates by window."""
+    """Compute five of Spark's aggregates by window."""
     return _jvm_windows(inputs["sales"], scale, *_of_sales()[:-1])
 
 
 def jvm_session_aggregates(inputs: Inputs, scale: Scale) -> DataFrame:
-    """Six of Spark's aggregates by session."""
+    """Compute six of Spark's aggregates by session."""
     return _jvm_sessions(inputs["sales"], scale, *_of_sales())
 
 
 def jvm_roll_up(aggregates: int, inputs: Inputs, scale: Scale) -> DataFrame:
-    """So many of Spark's windowed aggregates, each of which adds up the windows of the one before."""
+    """Chain so many of Spark's windowed aggregates, each of which adds up the windows of the one before."""
     first, *others = scale.roll_up[-aggregates:]
     window = F.window("time", f"{first} milliseconds").alias("window")
     rows = _timed(inputs["events"], "time").groupBy("key", window).agg(_count())
@@ -73,7 +73,7 @@ def jvm_roll_up(aggregates: int, inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def jvm_stream_join(inputs: Inputs, scale: Scale) -> DataFrame:
-    """Spark's join of streams, which forgets rows that the watermarks have passed."""
+    """Join by Spark's join of streams, which forgets rows that the watermarks have passed."""
     return _jvm_stream_join(inputs, scale, "inner")
 
 
@@ -143,7 +143,7 @@ def stateful_foreign_key(inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def pass_through(inputs: Inputs, scale: Scale) -> DataFrame:
-    """Every row to a Python worker, which does nothing, and back: the least that any Python operator costs."""
+    """Send every row to a Python worker, which does nothing, and back: the least that a Python operator costs."""
     rows = _union(inputs)
     return rows.mapInArrow(_unchanged, rows.schema)
 
@@ -155,7 +155,7 @@ def exchange_pass_through(inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def empty_operator(inputs: Inputs, scale: Scale) -> DataFrame:
-    """Every row to ``transformWithState``, which does nothing: the least that any operator with state costs in Python.
+    """Send every row to ``transformWithState``, which does nothing: the least that state in Python costs.
 
     There is one group for each shuffle partition. With one for each key, Spark would call once per key.
     """
@@ -180,7 +180,7 @@ def _stateful_tables(inputs: Inputs, joined: str) -> DataFrame:
 
 
 def _of_sales() -> list[Column]:
-    """Six functions on columns of four types; ``last`` of Spark goes by arrival, so the latest is that of the time."""
+    """Return six aggregates of four types of columns; Spark's ``last`` goes by arrival, so the latest is by time."""
     return [
         F.count("*").alias("sales"),
         F.sum("price").alias("total"),
@@ -202,7 +202,7 @@ def _jvm_windows(rows: DataFrame, scale: Scale, *calls: Column) -> DataFrame:
 
 
 def _jvm_sessions(rows: DataFrame, scale: Scale, *calls: Column) -> DataFrame:
-    """Spark's sessions end a gap after their last row."""
+    """Aggregate by Spark's sessions, which end a gap after their last row."""
     window = F.session_window("time", f"{scale.gap} milliseconds").alias("window")
     found = _timed(rows, "time").groupBy("key", window).agg(*calls)
     return found.select("key", *_bounds(scale.gap), *found.columns[2:])
@@ -231,7 +231,7 @@ def _millis(column: str | Column, name: str) -> Column:
 
 
 def _union(inputs: Inputs) -> DataFrame:
-    """All rows of streams, with nulls in the columns that only another topic has."""
+    """Return all rows of streams, with nulls in the columns that only another topic has."""
     streams = [rows for rows in inputs.values() if rows.isStreaming]
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), streams)
 

@@ -41,7 +41,7 @@ class ProcessorTime:
         return cls(lambda: _family(root))
 
     def look(self) -> float:
-        """Seconds that they have spent up to now, on all cores together.
+        """Return the seconds that the processes have spent up to now, on all cores together.
 
         What a process spends between the last look at it and its end is lost, so look more often than they end.
         """
@@ -68,7 +68,7 @@ class Spent:
         self._seconds.append(self._time.look())
 
     def between(self, start: float, end: float) -> float:
-        """Seconds that were spent from one moment to another; evenly, it is supposed, between two looks."""
+        """Return the seconds spent from one moment to another, as if evenly between two looks."""
         before, after = np.interp([start, end], self._moments, self._seconds)
         return float(after - before)
 

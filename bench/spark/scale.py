@@ -103,7 +103,7 @@ def run(
 
 
 def print_results(console: Console, figures: Mapping[str, Any]) -> None:
-    """One row per phase, and sentences on files and look-ups."""
+    """Print a row per phase, and sentences on files and look-ups."""
     title = f"{figures['backend']}: {figures['keys']:,} keys, {figures['partitions']} tasks, {figures['cores']} cores"
     table = Table(title=title)
     table.add_column("phase")
@@ -128,7 +128,7 @@ def print_results(console: Console, figures: Mapping[str, Any]) -> None:
 
 
 def _with_a_standby(query: Query, cores: int, partitions: int, rows: int) -> tuple[Query, dict[str, dict[str, Any]]]:
-    """Micro-batches beside a standby, and those of the query that takes over its warm copies; the query after them."""
+    """Run micro-batches beside a standby, and of the query that takes over its copies; return query and figures."""
     with session(cores, partitions) as spark:
         query = query.within(spark)
         with query.stood_by("TIMESTAMPED"):
@@ -140,7 +140,7 @@ def _with_a_standby(query: Query, cores: int, partitions: int, rows: int) -> tup
 
 
 def _phase(ran: Sequence[Ran], rows: int) -> dict[str, Any]:
-    """Micro-batches from a start on, the first one apart; ``growth`` compares the last ones with the first others."""
+    """Return figures of micro-batches from a start on, the first one apart; ``growth`` compares last and first."""
     first, *others = (one.batch.seconds["wall"] for one in ran)
     return {
         "rows": rows,
@@ -178,7 +178,7 @@ def _files(query: Query, directory: Path, deltas: Sequence[int], rows: int) -> d
 
 
 def _look_ups(query: Query, keys: int) -> dict[str, float]:
-    """Seconds that ``millpond state get`` takes, from the start of its process to the end: medians."""
+    """Return the median seconds that ``millpond state get`` takes, from the start of its process to the end."""
     known = [f"user-{keys * part // LOOK_UPS:08d}" for part in range(LOOK_UPS)]
     return {
         "found": median(seconds(partial(look_up, query, key)) for key in known),

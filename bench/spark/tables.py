@@ -29,7 +29,7 @@ def print_results(console: Console, figures: Mapping[str, Any]) -> None:
 def _query_table(
     workload: str, query: Mapping[str, Any], results: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]
 ) -> Table:
-    """One row per contender: rows per second, what a micro-batch takes, memory of a Python worker, and disk.
+    """Return a row per contender: rows per second, time of a micro-batch, memory of a Python worker, and disk.
 
     Flink's rates are those of a job that runs; what they are with its start-up stands below.
     """
@@ -49,7 +49,7 @@ def _query_table(
 
 
 def _ratios_table(workload: str, results: Sequence[Mapping[str, Any]], peers: Sequence[str]) -> Table:
-    """One row per contender: how many times as many rows per second it has as each peer."""
+    """Return a row per contender: how many times as many rows per second it has as each peer."""
     per_second = {row["contender"]: row["throughput"]["median"] for row in results}
     table = _table(f"{workload}: times the rows/s of", peers)
     for name, rate in per_second.items():
@@ -58,7 +58,7 @@ def _ratios_table(workload: str, results: Sequence[Mapping[str, Any]], peers: Se
 
 
 def print_growth(console: Console, results: Mapping[str, Any]) -> None:
-    """One row per contender: the time of the first and of the last micro-batches, and the memory of a Python worker."""
+    """Print a row per contender: the time of the first and the last micro-batches, and a Python worker's memory."""
     table = _table(
         f"{results['workload']}: growing to {results['keys']:,} keys, {results['rows']:,} rows per micro-batch",
         ["micro-batches", "first, s", "last, s", "last / first", "worker MiB", "of its own"],

@@ -25,7 +25,7 @@ pc: Any = _compute
 
 
 def count(scale: Scale, *, headers: bool = False, order: Order = Order.TIME) -> Topology:
-    """Events per key; as in Spark's update mode, one row per key and micro-batch comes out."""
+    """Count events per key; as in Spark's update mode, one row per key and micro-batch comes out."""
     builder = StreamsBuilder(order=order)
     counts = _events(builder, headers=headers).group_by_key().count(Materialized("counts").with_caching())
     counts.to("out", Produced(schema=_carrying(COUNTED, headers)))
@@ -33,7 +33,7 @@ def count(scale: Scale, *, headers: bool = False, order: Order = Order.TIME) -> 
 
 
 def temporal_join(scale: Scale, *, order: Order = Order.TIME) -> Topology:
-    """Each event with its key's rate as of the event's time."""
+    """Join each event with its key's rate as of the event's time."""
     builder = StreamsBuilder(order=order)
     joined = _events(builder).left_join(_versioned_rates(builder), _joined_columns, vectorized=True)
     joined.to("out", Produced(schema=JOINED))
@@ -41,7 +41,7 @@ def temporal_join(scale: Scale, *, order: Order = Order.TIME) -> Topology:
 
 
 def table_join(scale: Scale) -> Topology:
-    """Two versioned tables; a row for each change of either, as soon as both have the key."""
+    """Join two versioned tables; a row for each change of either comes out as soon as both have the key."""
     builder = StreamsBuilder()
     amounts = builder.table(
         "events",
@@ -72,7 +72,7 @@ def stream_join_left(scale: Scale) -> Topology:
 
 
 def window(scale: Scale, *, order: Order = Order.TIME) -> Topology:
-    """Events per key and tumbling window, once the window is closed."""
+    """Count events per key and tumbling window, once the window is closed."""
     builder = StreamsBuilder(order=order)
     windowed = _events(builder).group_by_key().windowed_by(TimeWindows(scale.window))
     windowed.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count().to("out", Produced(schema=COUNTED_IN_WINDOW))
@@ -80,7 +80,7 @@ def window(scale: Scale, *, order: Order = Order.TIME) -> Topology:
 
 
 def session(scale: Scale) -> Topology:
-    """Events per key and session, once the session is over."""
+    """Count events per key and session, once the session is over."""
     builder = StreamsBuilder()
     windowed = _events(builder).group_by_key().windowed_by(SessionWindows(scale.gap))
     windowed.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count().to("out", Produced(schema=COUNTED_IN_WINDOW))
@@ -88,7 +88,7 @@ def session(scale: Scale) -> Topology:
 
 
 def foreign_key(scale: Scale) -> Topology:
-    """Each order with its customer's rate; a row for each change of either."""
+    """Join each order with its customer's rate; a row comes out for each change of either."""
     builder = StreamsBuilder()
     orders = builder.table(
         "orders", Consumed("string", "struct<customer:string,amount:long>", timestamp="at"), Materialized("orders")
@@ -102,7 +102,7 @@ def foreign_key(scale: Scale) -> Topology:
 
 
 def exchange(scale: Scale, *, headers: bool = False) -> Topology:
-    """Every event to the task of its key, which keeps nothing."""
+    """Send every event to the task of its key, which keeps nothing."""
     builder = StreamsBuilder()
     _events(builder, headers=headers).repartition().to("out", Produced(schema=_carrying(KEYED, headers)))
     return builder.build()

@@ -81,7 +81,7 @@ def run(
 
 
 def _ways(query: Query, upgrade: Upgrade, batches: int, place: Path, persistent: bool) -> Iterator[list[Phase]]:
-    """Phases, those in place with micro-batches before them of their own: a JVM gets quicker for a long time."""
+    """Yield phases; those in place come after micro-batches of their own, as a JVM gets quicker for a long time."""
     query.run(upgrade.old, 1 + batches)  # all keys, and then the worst of that is over
     phases = [_phase("before", query.run(upgrade.old, 1 + batches))]
     with query.twin(place / "offline") as twin:
@@ -95,7 +95,7 @@ def _ways(query: Query, upgrade: Upgrade, batches: int, place: Path, persistent:
 
 
 def _phase(name: str, ran: Sequence[Ran]) -> Phase:
-    """Micro-batches from a restart on."""
+    """Return the phase of micro-batches from a restart on."""
     first, *others = (one.batch for one in ran)
     return Phase(name, first, others)
 

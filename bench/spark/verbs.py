@@ -30,18 +30,18 @@ _WITHOUT_ORDER: Final = {name: call for name, call in _OF_SALES.items() if name 
 
 
 def count(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Events per key."""
+    """Count events per key."""
     return pond.aggregate(inputs["events"], _CALLS, by="key", time=_time()).select("key", "value")
 
 
 def temporal_join(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Each event with its key's rate as of the event's time."""
+    """Join each event with its key's rate as of the event's time."""
     joined = pond.asof_join(*_both(inputs), on="key", **_times(), history=HISTORY, how="left")
     return joined.select("key", F.col("at").alias("timestamp"), "amount", "rate")
 
 
 def table_join(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Two versioned tables."""
+    """Join two versioned tables."""
     return _changes(pond.table_join(*_both(inputs), on="key", **_times(), history=HISTORY))
 
 
@@ -56,27 +56,27 @@ def stream_join_left(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def window(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Events per key and tumbling window."""
+    """Count events per key and tumbling window."""
     return _in_windows(pond, inputs["events"], _CALLS, scale)
 
 
 def session(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Events per key and session."""
+    """Count events per key and session."""
     return _in_sessions(pond, inputs["events"], _CALLS, scale)
 
 
 def window_aggregates(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Six aggregates of sales per key and tumbling window."""
+    """Compute six aggregates of sales per key and tumbling window."""
     return _in_windows(pond, inputs["sales"], _OF_SALES, scale)
 
 
 def session_aggregates(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Six aggregates of sales per key and session."""
+    """Compute six aggregates of sales per key and session."""
     return _in_sessions(pond, inputs["sales"], _OF_SALES, scale)
 
 
 def skewed_key(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Five aggregates of sales per key and tumbling window, which are combined before they travel."""
+    """Compute five aggregates of sales per key and tumbling window, which are combined before they travel."""
     return _in_windows(pond, inputs["sales"], _WITHOUT_ORDER, scale)
 
 
@@ -86,21 +86,21 @@ def skewed_key_one_by_one(pond: Millpond, inputs: Inputs, scale: Scale) -> DataF
 
 
 def wide_join(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Each reading, of 20 columns, with what was known of its device at its time."""
+    """Join each reading, of 20 columns, with what was known of its device at its time."""
     sides = inputs["readings"], _since(inputs["devices"])
     joined = pond.asof_join(*sides, on="key", **_times(), history=HISTORY, how="left")
     return joined.withColumnRenamed("at", "timestamp").select(columns_of(WIDE))
 
 
 def hot_keys(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Each trade with its share's quote as of the trade's time."""
+    """Join each trade with its share's quote as of the trade's time."""
     sides = inputs["trades"], _since(inputs["quotes"])
     joined = pond.asof_join(*sides, on="key", **_times(), history=scale.reach, how="left")
     return joined.withColumnRenamed("at", "timestamp").select(columns_of(QUOTED))
 
 
 def roll_up(verbs: int, pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Events per key and window by so many verbs, each of which adds up the windows of the one before."""
+    """Count events per key and window by so many verbs, each of which adds up the windows of the one before."""
     rows, calls, time = inputs["events"], _CALLS, _time()
     for size in scale.roll_up[-verbs:]:
         name, windows = f"windows-of-{size}", TimeWindows(size)
@@ -110,13 +110,13 @@ def roll_up(verbs: int, pond: Millpond, inputs: Inputs, scale: Scale) -> DataFra
 
 
 def foreign_key(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Each order with its customer's rate."""
+    """Join each order with its customer's rate."""
     customers = _since(inputs["customers"]).withColumnRenamed("key", "customer")
     return _changes(pond.table_join(inputs["orders"], customers, on="customer", left_key="key", **_times()))
 
 
 def multi_join(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Three tables by one key, at once."""
+    """Join three tables by one key, at once."""
     return _bounded(pond.multi_join(_three(inputs), on="key", time="at"))
 
 
@@ -128,7 +128,7 @@ def two_table_joins(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def lookup_join(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Each event with its key's rate as of the event's time, of a table in files."""
+    """Join each event with its key's rate as of the event's time, from a table in files."""
     table = ParquetTable(unquote(urlparse(inputs["tiers"].inputFiles()[0]).path).rpartition("/")[0])
     joined = pond.lookup_join(
         inputs["events"], table, on="key", left_time=_time(), right_time="since", columns=["rate"], how="left"
@@ -137,7 +137,7 @@ def lookup_join(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def feed_aggregate(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Accounts and amounts per segment: what a change replaces or deletes is taken out of its group."""
+    """Sum accounts and amounts per segment: what a change replaces or deletes is taken out of its group."""
     calls = {"value": aggregates.count(), "total": aggregates.sum("amount")}
     found = pond.aggregate(inputs["accounts"], calls, by="segment", key="key", op="op", order="at", time=_time())
     return found.select(F.col("segment").alias("key"), *calls, _millis("change_time", "timestamp"))
@@ -154,7 +154,7 @@ def _times() -> _Times:
 
 
 def _both(inputs: Inputs) -> tuple[DataFrame, DataFrame]:
-    """Events and rates, as the sides of a join."""
+    """Return events and rates, as the sides of a join."""
     return inputs["events"], _since(inputs["rates"])
 
 

@@ -66,7 +66,7 @@ class WorkerWatch:
         self.spent_by_workers = Spent(ProcessorTime(self._workers))
 
     def start(self) -> None:
-        """Begin."""
+        """Begin to look at the processes."""
         self._look()
         self._thread.start()
 

@@ -124,7 +124,7 @@ class Workload(Generic[Read]):
         return {} if query is None else {name: FlinkContender(query, kind) for name, kind in STATE_BACKENDS.items()}
 
     def contenders(self, backends: Sequence[str]) -> dict[str, Contender]:
-        """All contenders on Spark by name: verbs, on the first of the backends, topologies on each, and the peers."""
+        """Return all contenders on Spark by name: verbs on the first of the backends, topologies on each, and peers."""
         static = self.static
         found = {
             name: Contender(partial(_run_verb, verb, backends[0]), static=static) for name, verb in self.verbs.items()
@@ -302,7 +302,7 @@ WORKLOADS: Final[Mapping[str, Workload[Topic]]] = {
 
 
 def named(backends: Sequence[str]) -> dict[str, str]:
-    """Backends, given by names or URLs, each once, by what reports call them, which shows nothing that is secret."""
+    """Return backends, each once and given by names or URLs, by their names in reports, which show no secrets."""
     different = list(dict.fromkeys(backends))
     return dict(zip(told_apart(list(map(masked, different))), different, strict=True))
 

@@ -99,6 +99,6 @@ def _joined(batches: Sequence[Batch]) -> list[Step]:
 
 
 def _of_batches(batches: Sequence[Batch], times: Sequence[int]) -> list[int]:
-    """Nanoseconds of each batch."""
+    """Return the nanoseconds of each batch."""
     left = iter(times)
     return [sum(next(left) for _ in batch) for batch in batches]

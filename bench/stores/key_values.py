@@ -33,13 +33,13 @@ FILL_BATCH: Final = 10_000
 
 
 def filled(keys: Sequence[str], time: int = 0) -> list[Batch]:
-    """Batches that put each of the keys."""
+    """Return batches that put each of the keys."""
     parts = (keys[start : start + FILL_BATCH] for start in range(0, len(keys), FILL_BATCH))
     return [[(Kind.PUT_MANY, (part, [time] * len(part))), ENDED] for part in parts]
 
 
 def put_many_work(store: Any, values: Values, *, timed: bool = True) -> Work:
-    """Rows as columns into a store."""
+    """Return the work that puts rows as columns into a store."""
 
     def ready(argument: Any) -> tuple[Any, ...]:
         keys, times = argument

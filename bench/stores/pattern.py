@@ -77,7 +77,7 @@ class Plan:
     batches: Sequence[Batch]
 
     def steps(self) -> Iterable[Step]:
-        """All steps, from the first that fills."""
+        """Return all steps, from the first that fills."""
         return (step for part in (self.filled, self.warm_up, self.batches) for batch in part for step in batch)
 
 
@@ -162,7 +162,7 @@ class Pattern(ABC):
 
     @abstractmethod
     def check(self, opened: Opened, plan: Plan) -> None:
-        """See that the store holds what it must after all steps, committed.
+        """Check that the store holds what it must after all steps, committed.
 
         Raises:
             LookupError: it does not.
@@ -170,7 +170,7 @@ class Pattern(ABC):
 
 
 def in_batches(steps: Sequence[Step], sizes: Sizes, *, writes: bool) -> tuple[list[Batch], list[Batch]]:
-    """Single steps, one for each operation, as batches: those that warm up, and those that are measured."""
+    """Return single steps, one for each operation, as batches: those that warm up, and those that are measured."""
     end = [ENDED] if writes else []
     cut: list[Batch] = [[*steps[start : start + sizes.batch], *end] for start in range(0, len(steps), sizes.batch)]
     first = sizes.warming // sizes.batch
@@ -188,6 +188,6 @@ def require(found: object, expected: object, what: str) -> None:
 
 
 def sampled(keys: Iterable[Any]) -> list[Any]:
-    """About ``CHECKED`` of them, spread over all."""
+    """Return about ``CHECKED`` of the keys, spread over all."""
     everything = list(keys)
     return everything[:: max(1, len(everything) // CHECKED)]

@@ -148,7 +148,7 @@ def runs(contest: Contest, who: Sequence[Contender]) -> int:
 
 
 def run(contest: Contest, watch: Watch = lambda workload, contender: None) -> dict[str, Any]:
-    """Measure; the figures, and whatever failed with its reason."""
+    """Measure, and return the figures, and failures with their reasons."""
     who = contest.taking_part()
     results: list[dict[str, Any]] = []
     failures: list[dict[str, str]] = []
@@ -178,7 +178,7 @@ def _meaning(pattern: AnyPattern) -> dict[str, str | None]:
 
 
 def _cannot(workload: Workload, contender: Contender) -> str | None:
-    """Why a contender takes no part in a workload, if it does not."""
+    """Return why a contender takes no part in a workload; None if it does."""
     pattern = workload.pattern
     if contender.kind == "engine" and pattern.engine_does is None:
         return NO_ENGINE

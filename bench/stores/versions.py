@@ -89,7 +89,7 @@ class _Versions(Pattern):
                 require(None if found is None else found.timestamp, valid_from, f"{key} as of {as_of}")
 
     def _versions(self, plan: Plan) -> dict[str, set[int]]:
-        """Since when each version of each key is valid."""
+        """Return the times from which versions of each key are valid."""
         times: dict[str, set[int]] = {}
         for kind, argument in plan.steps():
             if kind is Kind.PUT_MANY:

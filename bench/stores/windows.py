@@ -73,7 +73,7 @@ def kept_from(observed: int) -> int:
 
 
 def check_rows(opened: Opened, kept: int) -> None:
-    """See that the backend has so many rows of data, and so that all others are deleted.
+    """Check that the backend has so many rows of data, and so that all others are deleted.
 
     Raises:
         LookupError: it has not.

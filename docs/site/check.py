@@ -45,7 +45,7 @@ class _Page(HTMLParser):
 
 
 def problems(site: Path) -> list[str]:
-    """All that is wrong with the site in a directory, each with the page where it is."""
+    """Return all that is wrong with the site in a directory, each with the page where it is."""
     pages = {path.resolve(): _read(path) for path in sorted(site.rglob("*.html"))}
     found = [
         f"{path.relative_to(site.resolve())}: {problem}"

@@ -18,7 +18,7 @@ class Markdown(griffe.Extension):
     """Rewrites each docstring before it is taken apart into sections."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Called with each object of a package that was read."""
+        """Change the docstring of an object of a package that was read to Markdown."""
         if obj.docstring is not None:
             obj.docstring.value = markdown(obj.docstring.value)
 

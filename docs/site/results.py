@@ -77,7 +77,7 @@ def _machine(machine: Mapping[str, Any]) -> str:
 
 
 def _sections(figures: Mapping[str, Any], level: int) -> Iterator[str]:
-    """Each part under a heading; parts that are about the same names make one table."""
+    """Yield each part under a heading; parts that are about the same names make one table."""
     by_name = {name: value for name, value in figures.items() if _is_by_name(value)}
     shared = _shared(by_name)
     if shared:
@@ -103,7 +103,7 @@ def _part(value: Any, level: int) -> Iterator[str]:
 
 
 def _tables(rows: list[Mapping[str, Any]]) -> Iterator[str]:
-    """One table, or one for each row if these have rows of their own."""
+    """Yield one table, or one for each row if these have rows of their own."""
     inner = next((name for name, value in rows[0].items() if _is_rows(value)), None)
     if inner is None:
         yield _table(rows)

@@ -39,7 +39,7 @@ def main() -> None:
     broker = {"kafka.bootstrap.servers": given.broker}
 
     def write_numbered(rows: DataFrame, batch_id: int) -> None:
-        """Each change with its number in a header: if a micro-batch is repeated, its changes have the same again."""
+        """Write each change with its number in a header: a repeated micro-batch has the same numbers again."""
         numbered = rows.selectExpr("key", "value", f"array_append(coalesce(headers, array()), {NUMBER}) AS headers")
         numbered.write.format("kafka").options(**broker, topic=given.catalog).save()
 

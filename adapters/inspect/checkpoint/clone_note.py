@@ -38,7 +38,7 @@ class CloneNote:
     former: tuple[str, ...]
 
     def renamed(self, manifests: Iterable[Manifest]) -> list[Manifest]:
-        """Manifests under the present name; those of other jobs as they are."""
+        """Return manifests under the present name; those of other jobs as they are."""
         return [replace(one, application_id=self._now(one.application_id)) for one in manifests]
 
     def cloned(self, application: str) -> "CloneNote":

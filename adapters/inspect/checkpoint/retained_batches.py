@@ -14,7 +14,7 @@ def no_checkpoint(location: str) -> ConfigurationError:
 
 
 def why_not_retained(location: str, batches: list[int], batch: int | None) -> ConfigurationError | None:
-    """Why a micro-batch cannot be read; None if it is there.
+    """Return why a micro-batch cannot be read; None if it is there.
 
     Args:
         location: where the checkpoint is.

@@ -103,7 +103,7 @@ def _plain(name: Any) -> str:
 
 
 def _rows(place: Path) -> dict[bytes, bytes]:
-    """All rows of the RocksDB in a directory."""
+    """Return all rows of the RocksDB in a directory."""
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(False)
     try:

@@ -246,7 +246,7 @@ class SparkCheckpoint:
                 )
 
     def _unique_ids(self, batch: int) -> dict[str, Any]:
-        """For each operator, the ids of the state of its partitions; empty where state has no ids."""
+        """Return, for each operator, the ids of its partitions' state; empty where state has no ids."""
         return self._json(f"commits/{batch}").get("stateUniqueIds") or {}
 
     def _ids_of(self, ids: dict[str, Any], operator: _Operator, batch: int) -> list[str | None]:

@@ -96,7 +96,7 @@ def _ended(figures: Figures) -> set[int]:
 
 
 def stuck_sink(figures: Figures) -> Finding | None:
-    """All tasks are done, the driver lives, and the micro-batch is not committed."""
+    """Find that all tasks are done, the driver lives, and the micro-batch is not committed."""
     found, heard = figures.open_batch, figures.heard
     if found is None or heard is None or figures.ended or figures.at - heard >= at_least.SILENCE:
         return None

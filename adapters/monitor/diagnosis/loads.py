@@ -20,7 +20,7 @@ _MICROS: Final = 1_000
 
 
 def skewed_key(figures: Figures) -> Finding | None:
-    """One key has half of an operator's records, or more, again and again."""
+    """Find a key that has half of an operator's records, or more, again and again."""
     loads: dict[tuple[str, str], list[tuple[MicroBatch, Report]]] = {}
     tasks: Counter[tuple[str, str]] = Counter()
     for one in figures.batches:
@@ -76,7 +76,7 @@ def _hottest(report: Report) -> tuple[str, float, str]:
 
 
 def growing_lag(figures: Figures) -> Finding | None:
-    """Lag grows while micro-batches follow each other without a pause."""
+    """Find a lag that grows while micro-batches follow each other without a pause."""
     if figures.ended or not figures.batches:
         return None
     last = figures.batches[-1]
@@ -143,7 +143,7 @@ def _since(points: Sequence[Point], name: str) -> int:
 
 
 def slow_storage(figures: Figures) -> Finding | None:
-    """Durable files, or Spark's own, take long, again and again."""
+    """Find durable files, or Spark's own, that take long, again and again."""
     told = [one for one in figures.batches if any(report.figure(StoreMetric.FILE_SIZE) for report in one.reports)]
     last = told[-at_least.IN_A_ROW :]
     if len(last) == at_least.IN_A_ROW and all(map(_is_slow, last)):
@@ -170,7 +170,7 @@ def slow_storage(figures: Figures) -> Finding | None:
 
 
 def _files(one: MicroBatch) -> tuple[int, float, int, float]:
-    """Of durable files: how many, how long they took in milliseconds, their bytes, their share of the tasks' time."""
+    """Return of durable files their number, their milliseconds, their bytes, and their share of the tasks' time."""
     reports = [report for report in one.reports if report.figure(StoreMetric.FILE_SIZE)]
     took = sum(report.figure(StoreMetric.FILE_DURATION) for report in reports) / _MICROS
     spent = sum(report.figure(TaskMetric.TASK_DURATION) for report in reports) / _MICROS

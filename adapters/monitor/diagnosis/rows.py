@@ -27,7 +27,7 @@ _MICROS: Final = 1_000
 
 
 def late_data(figures: Figures) -> Finding | None:
-    """Many of an operator's records come too late."""
+    """Find an operator with many records that come too late."""
     window = figures.batches[-at_least.DATA_BATCHES :]
     late: Counter[str] = Counter()
     taken: Counter[str] = Counter()
@@ -56,7 +56,7 @@ def _length(micros: int) -> str:
 
 
 def poison_rows(figures: Figures) -> Finding | None:
-    """Rows cannot be used: they are left out, or the last run ended by one."""
+    """Find rows that cannot be used: they are left out, or the last run ended by one."""
     ended = ended_by(State.POISON, figures)
     if ended is not None:
         return ended
@@ -78,7 +78,7 @@ def poison_rows(figures: Figures) -> Finding | None:
 
 
 def _poison(one: MicroBatch) -> dict[tuple[str, str], int]:
-    """Rows that could not be used, by operator and reason."""
+    """Return how many rows could not be used, by operator and reason."""
     found: dict[tuple[str, str], int] = {}
     for report in one.reports:
         for name, records in report.dropped.items():
@@ -119,7 +119,7 @@ def _future(last: Sequence[MicroBatch]) -> Finding | None:
 
 
 def _ahead(one: MicroBatch) -> int:
-    """By how much the earliest task of an operator is ahead of the clock, in milliseconds."""
+    """Return by how much the earliest task of an operator is ahead of the clock, in milliseconds."""
     lags = [report.figures[TaskMetric.STREAM_LAG] for report in one.reports if TaskMetric.STREAM_LAG in report.figures]
     return max((-lag // _MICROS for lag in lags), default=0)
 

@@ -47,7 +47,7 @@ class ProgressWriter:
 
     @classmethod
     def at(cls, directory: str) -> "ProgressWriter":
-        """Into a directory, a path or URI.
+        """Return the writer into a directory, a path or URI.
 
         Raises:
             ConfigurationError: no file system is known for it.

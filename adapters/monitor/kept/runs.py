@@ -180,7 +180,7 @@ def code_in(message: str) -> str | None:
 
 
 def _cut(message: str) -> str:
-    """So much of a message as is kept: its begin, and its code."""
+    """Return as much of a message as is kept: its begin, and its code."""
     code = code_in(message)
     ending = "" if code is None else f" [{code}]"
     return message if len(message) <= _LONGEST else f"{message[: _LONGEST - len(ending)]}{ending}"

@@ -155,7 +155,7 @@ class Continuation:
                 self._renumber_stores(f"{directory}/{store}", version)
 
     def _renumber_metadata(self, directory: str, last: int) -> None:
-        """Spark finds the schemas of an operator's state by full paths."""
+        """Write the new paths into metadata, because Spark finds the schemas of an operator's state by full paths."""
         for name in self.files.files(directory):
             text = self.files.read(f"{directory}/{name}")
             moved = text.replace(f"{self.draft}/", f"{self.new}/")

@@ -213,7 +213,7 @@ class Standby:
         return done
 
     def _tasks(self, batch: int) -> Sequence[TaskCopies]:
-        """All tasks after a micro-batch, which are read once, unless it was committed anew."""
+        """Return all tasks after a micro-batch, which are read once, unless it was committed anew."""
         commit = batch, self.checkpoint.committed().get(batch)
         if self._read is None or self._read[0] != commit:
             self._read = commit, self._found(batch)

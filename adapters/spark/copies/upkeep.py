@@ -114,7 +114,7 @@ class QueryState:
         return () if self.local_dir is None else directories_of(self.local_dir, self.storage)
 
     def way_back(self, batch_id: int | None = None) -> str:
-        """To which micro-batch before that one, or before the last one, the query can go back, and how."""
+        """Tell to which micro-batch before that one, or before the last one, the query can go back, and how."""
         batches = self.checkpoint.batches()
         last = batches[-1] if batch_id is None else batch_id
         earlier = [batch for batch in reversed(batches) if batch < last]

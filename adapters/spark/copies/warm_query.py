@@ -191,7 +191,7 @@ class WarmQuery:
         return any(supplier(backend or self.supplier).persistent for backend in backends)
 
     def tasks(self, found: Collection[Manifest], batch: int) -> list[TaskCopies]:
-        """Its tasks as they go on after a micro-batch.
+        """Return the query's tasks as they go on after a micro-batch.
 
         Args:
             found: all manifests that the checkpoint has, of one or several applications.

@@ -185,7 +185,7 @@ class WarmTasks:
 
 
 def tasks_on_spark(session: SparkSession) -> RunTasks:
-    """Warms tasks as tasks of a Spark job, each on the executor that Spark chooses."""
+    """Return a function that warms tasks as tasks of a Spark job, each on the executor that Spark chooses."""
 
     def run(tasks: Sequence[TaskCopies]) -> Iterable[Outcome]:
         numbers = session.range(0, len(tasks), 1, len(tasks))
@@ -196,7 +196,7 @@ def tasks_on_spark(session: SparkSession) -> RunTasks:
 
 
 def tasks_in_threads(workers: int) -> RunTasks:
-    """Warms tasks in threads of this process."""
+    """Return a function that warms tasks in threads of this process."""
 
     def run(tasks: Sequence[TaskCopies]) -> Iterable[Outcome]:
         with ThreadPoolExecutor(workers) as pool:

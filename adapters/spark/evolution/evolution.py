@@ -388,7 +388,7 @@ def _said_of(locations: str | Mapping[str, str] | None, name: str | None) -> str
 
 
 def on_spark(session: SparkSession) -> RunUnits:
-    """Runs units of work as tasks of a Spark job."""
+    """Return a function that runs units of work as tasks of a Spark job."""
 
     def run(work: Work) -> Iterable[Mapping[str, str]]:
         units = session.range(0, work.units, 1, work.units)
@@ -398,7 +398,7 @@ def on_spark(session: SparkSession) -> RunUnits:
 
 
 def in_threads(workers: int) -> RunUnits:
-    """Runs units of work in threads of this process."""
+    """Return a function that runs units of work in threads of this process."""
 
     def run(work: Work) -> Iterable[Mapping[str, str]]:
         with ThreadPoolExecutor(workers) as pool:

@@ -108,7 +108,7 @@ class Rekeyed:
         return {task: Manifest.from_json(text) for task, text in texts}
 
     def _beginnings(self) -> dict[str, Beginning]:
-        """By role, what inputs begin with; those of a verb that keeps nothing yet begin empty."""
+        """Return what inputs begin with, by role; inputs of a verb that keeps nothing yet begin empty."""
         sides = sides_of(self.target.shape)
         if not sides or not self.plan.alone:
             raise RekeyedRowsError(f"rekeyed names the verb {self.verb.name!r}, which {_NONE}; {BACKFILL}")

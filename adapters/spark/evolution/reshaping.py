@@ -101,7 +101,7 @@ class Reshaping:
     def evolve(
         self, topology: Topology, partitions: int | None, declared: Declared, *, dry_run: bool = False
     ) -> Reshaped | Preview:
-        """Carry the state of the checkpoint's only application over to a topology; says what was done.
+        """Carry the state of the checkpoint's only application over to a topology; return what was done.
 
         Args:
             topology: what is to run.

@@ -57,7 +57,7 @@ class EncodeSeed:
                 yield from table.cast(SEED_SCHEMA).to_batches()
 
     def _together(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Sequence[Entry]]:
-        """Some entries after the other; of a versioned store, those of a key are not parted."""
+        """Yield some entries after the other; of a versioned store, those of a key are not parted."""
         entries = self._entries(batches)
         if not self.seed.spec.versioned:
             while some := list(islice(entries, _TOGETHER)):

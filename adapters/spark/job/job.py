@@ -76,7 +76,7 @@ class Job:
         return replace(self, application_id=f"{self.application_id}.{name}")
 
     def looking(self) -> Self:
-        """This job, to build a query with: it knows whether its storage can be read now.
+        """Return this job, to build a query with: it knows whether its storage can be read now.
 
         If not, the query is built as if there were no state. What there is says more when the query runs: before the
         first row is put, each worker compares.
@@ -87,7 +87,7 @@ class Job:
         return replace(self, reached=fault is None)
 
     def of_verb(self, owner: str, name: str, *, goes_on: bool) -> Self:
-        """This part of a job, as that of a verb.
+        """Return this part of a job, as that of a verb.
 
         Args:
             owner: the application id of the whole job.

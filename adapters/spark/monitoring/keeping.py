@@ -118,7 +118,7 @@ def _of_task(figures: Mapping[str, int]) -> dict[str, int]:
 
 
 def _limits(measured: Sequence[Measured]) -> list[Limit]:
-    """Of each thing that may come to its end, where it is nearest to it."""
+    """Return each limited resource where it is nearest to its limit."""
     nearest: dict[str, Limit] = {}
     for one in measured:
         for figures, place in zip(one.tasks, one.places, strict=True):

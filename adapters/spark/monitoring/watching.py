@@ -150,7 +150,7 @@ class _Watcher(StreamingQueryListener):
             self._runs.begun(str(event.id), str(event.runId), event.name or None, millis(event.timestamp))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """There was no micro-batch."""
+        """Do nothing for want of a micro-batch."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         query = self._names.pop(str(event.runId), None)

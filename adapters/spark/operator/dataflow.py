@@ -142,7 +142,7 @@ class Dataflow:
         return [in_workers(rows, self.runs.signal(one), EXCHANGE_DDL) for one, rows in told if rows is not None]
 
     def sent(self, topic: str, send: MapSide) -> DataFrame:
-        """One input as the blobs that something makes of it."""
+        """Return one input as the blobs that ``send`` makes of it."""
         return self._observed(in_workers(self.frames[topic], send, counting_ddl(EXCHANGE_DDL)), topic, SKIP_REASONS)
 
     def _map_only(self, topic: str, frame: DataFrame) -> DataFrame:
@@ -152,7 +152,7 @@ class Dataflow:
         return self._observed(in_workers(frame, process, counting_ddl(sink.ddl)), topic, SKIP_REASONS)
 
     def _chain(self, stages: Sequence[Stage], arriving: Mapping[int, list[DataFrame]]) -> DataFrame:
-        """One operator after the other; each takes what the one before it made, and the inputs of its level."""
+        """Chain the operators; each takes what the one before it made, and the inputs of its level."""
         flow: list[DataFrame] = []
         for level, stage in enumerate(stages):
             frames = reduce(DataFrame.unionByName, flow + arriving.get(level, []))

@@ -23,7 +23,7 @@ class KeptValue(Protocol):
         """Return the value as the micro-batch finds it, a tuple; None if there is none."""
 
     def update(self, newValue: Any) -> None:
-        """Hand another one to Spark."""
+        """Hand another value to Spark."""
 
 
 @dataclass(frozen=True)

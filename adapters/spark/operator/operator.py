@@ -83,7 +83,7 @@ class Operator:
         return lambda outputs: (_filled(table, stage.schema) for table in rows.to_tables(outputs))
 
     def _manifest_rows(self, manifests: Collection[Blob]) -> pa.Table:
-        """Manifests as rows: to the next operator, or out of the last one."""
+        """Return manifests as rows: to the next operator, or out of the last one."""
         if self._stage.sink is None:
             return _blob_rows(manifests)
         column: Any = pa.array([blob.records.decode() for blob in manifests], pa.string())

@@ -69,7 +69,7 @@ class TaskRun:
     def tables(
         self, blobs: Collection[Blob], found: Manifest | None, tables_of: Callable[[Outputs], Iterable[pa.Table]]
     ) -> Iterator[pa.Table]:
-        """All that comes out of the task, as tables; at the end its state is committed.
+        """Yield all that comes out of the task, as tables; at the end its state is committed.
 
         Args:
             blobs: all that the micro-batch brings to it.
@@ -91,7 +91,7 @@ class TaskRun:
                 self.metrics[StoreMetric.MEMORY_BUDGET] = settings.memory_budget
 
     def _start(self, found: Manifest | None) -> Manifest | None:
-        """With which manifest it starts."""
+        """Return the manifest from which the task starts."""
         settings = self.stage.settings
         try:
             return settings.start_of(self.task_id, found, self.attempt.batch)
@@ -99,7 +99,7 @@ class TaskRun:
             raise explained(error, settings, found) from error
 
     def _opened(self, state: TaskState, before: Manifest | None) -> Mapping[str, Any]:
-        """Its stores."""
+        """Return the stores of the task, opened."""
         try:
             return state.open(before)
         except MissingFileError as error:

@@ -149,7 +149,7 @@ class CommittedStore:
         deletes: bool = False,
         ends: "pa.Field[Any] | None" = None,
     ) -> DataFrame:
-        """Its rows, as ``rows`` makes them of its entries; of a versioned store, also the deletes if they are wanted.
+        """Return the store's rows, as ``rows`` makes them; of a versioned store, also the deletes if they are wanted.
 
         Args:
             session: the session.
@@ -164,7 +164,7 @@ class CommittedStore:
         return self._read(session, ReadStore(self.storage, self.spec, rows, deletes, ends), columns)
 
     def raw(self, session: SparkSession) -> DataFrame:
-        """Its entries as bytes, with their times in the unit of the query; of a versioned store, also the deletes.
+        """Return the entries as bytes, with times in the unit of the query; of a versioned store, also the deletes.
 
         Raises:
             ConfigurationError: as ``frame``.

@@ -95,7 +95,7 @@ def _after(value: Any) -> Any:
 
 
 def _of_value(found: _Range | None) -> _Range:
-    """Keys of one value. The bytes of negative integers are above those of the others."""
+    """Return the range of one value's keys. The bytes of negative integers are above those of the others."""
     if found is None or not any(isinstance(end, int) for end in (found.start, found.stop)):
         return found or _Range()
     if found.start is not None and found.start >= 0:
@@ -105,7 +105,7 @@ def _of_value(found: _Range | None) -> _Range:
 
 
 def _of_columns(ranges: dict[tuple[str, ...], _Range], type_: Any) -> _Range:
-    """Keys of several columns: of single values, but for the last one, which may have a range."""
+    """Return the range of keys of several columns: single values, except for the last, which may have a range."""
     columns = [ranges.get((KEY, field.name), _Range()) for field in type_]
     if not columns or not all(column.single for column in columns[:-1]):
         return _Range()

@@ -20,7 +20,7 @@ class Expression(ABC):
 
     @abstractmethod
     def of(self, rows: "Rows") -> Any:
-        """Its values, an Arrow array, or a scalar that is the value for all rows."""
+        """Return the values, an Arrow array, or a scalar that is the value for all rows."""
 
 
 class Rows:

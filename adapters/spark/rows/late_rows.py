@@ -128,7 +128,7 @@ class LateBox:
         return ", ".join(topics)
 
     def _shown(self, topic: str, keys: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Keys and rows as texts: JSON where a verb knows their columns."""
+        """Return keys and rows as texts: JSON where a verb knows their columns."""
         known = self._inputs.get(topic)
         if known is None:
             return list(map(shown_text, keys)), list(map(shown_text, values))

@@ -24,7 +24,7 @@ def is_length(type_: T.DataType) -> bool:
 
 
 def lengths_in_micros(type_: T.DataType, length: Column) -> Column:
-    """Lengths of time of such a type in microseconds, none further from 0 than ``FARTHEST``; null where they are."""
+    """Return lengths of time in microseconds, none further from 0 than ``FARTHEST``; null where they are null."""
     if isinstance(type_, T.DayTimeIntervalType):
         length = length.cast(_LONGEST)
         whole = [F.extract(F.lit(part), length).cast("long") * micros for part, micros in _PARTS.items()]

@@ -117,7 +117,7 @@ class RecordReader:
         yield table
 
     def packed(self, table: pa.Table, *, partial: bool = False) -> tuple[pa.Table, Any]:
-        """Records, and the bytes of their keys: an array in the same order.
+        """Return records, and the bytes of their keys: an array in the same order.
 
         Args:
             table: usable records, or partial aggregates of them.

@@ -157,7 +157,7 @@ class Checkpoint:
         return sorted(row.operatorId for row in names if row.operatorName.startswith("transformWithState"))
 
     def _refusal(self, batch_id: int | None, reason: str) -> ConfigurationError:
-        """Why there is nothing to read, as far as the checkpoint's files tell it."""
+        """Return why there is nothing to read, as far as the checkpoint's files tell it."""
         refusal = why_not_retained(self.location, self.batches(), batch_id)
         return self.of_another_query(reason) if refusal is None else refusal
 

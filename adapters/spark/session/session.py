@@ -287,7 +287,7 @@ def _py_files() -> list[str]:
 
 @cache
 def _why_not(python: str, *py_files: str) -> str | None:
-    """Why a Python, with these files on its path, cannot run what runs in a worker; None if it can."""
+    """Return why a Python, with these files on its path, cannot run what runs in a worker; None if it can."""
     found = shutil.which(python)
     if found == sys.executable:
         return None

@@ -69,7 +69,7 @@ class UnpackBesideManifests:
                         yield self._beside(rows.num_rows, rows.columns)
 
     def _beside(self, number: int, columns: list[Any] | None = None, *, manifest: str | None = None) -> pa.RecordBatch:
-        """So many rows of the columns, or of nulls, with that manifest."""
+        """Return so many rows of the columns, or of nulls, with that manifest."""
         *fields, last = self.schema
         columns = columns or [pa.nulls(number, field.type) for field in fields]
         return pa.RecordBatch.from_arrays([*columns, pa.array([manifest] * number, last.type)], schema=self.schema)

@@ -50,7 +50,7 @@ class Results:
             self._known[column_ids(plan)] = _Planned(plan, result)
 
     def behind(self, inputs: Sequence[RowInput]) -> dict[str, Behind]:
-        """By topic, the inputs that are made of one of them on a single path."""
+        """Return, by topic, the inputs that are made of one of them on a single path."""
         found = {}
         for rows in inputs:
             planned = self._below(rows.frame)
@@ -112,11 +112,11 @@ def _micros(time: Expression, type_: T.DataType) -> Expression:
 
 
 def _with_gone(times: Expression, op: Expression, went: Expression) -> Expression:
-    """Times in microseconds, of deletes that have none when rows went."""
+    """Return times in microseconds; deletes without a time get that at which their rows went."""
     deleted = Call("and", [Call("is null", [times]), Call("equal", [op, Literal("delete", pa.string())])])
     return Choice([deleted], [Cast(went, pa.int64()), times])
 
 
 def _struct(names: Sequence[str], columns: Sequence[Expression]) -> Struct:
-    """Columns as a struct, of which one without columns has something in their place."""
+    """Return columns as a struct; one without columns has something in their place."""
     return Struct(list(names), columns) if names else Struct(["present"], [Literal(True, pa.bool_())])

@@ -155,7 +155,7 @@ class FrameRows:
         order: str | Column | None,
         gap: str | None = None,
     ) -> RowInput:
-        """Key, time and the arguments of the calls, as Spark evaluates them, and gaps last."""
+        """Return key, time and the arguments of the calls, as Spark evaluates them, and gaps last."""
         rows = self.frame
         check_undirected("the order", order)
         found = {name: argument_of(rows, name, call) for name, call in calls.items()}

@@ -177,7 +177,7 @@ class RowInput:
         return replace(self, frame=self.frame.where(reduce(Column.__and__, there)), keyed=True)
 
     def schema(self, names: Sequence[str]) -> pa.Schema:
-        """Some of the columns as they are packed.
+        """Return some of the columns as they are packed.
 
         Raises:
             ConfigurationError: one of them is of a type that cannot be packed.
@@ -191,7 +191,7 @@ class RowInput:
         return pa.schema([field.with_metadata(unit) for field, unit in zip(packed, units, strict=True)])
 
     def key_schema(self, names: Sequence[str]) -> pa.Schema:
-        """Some of the columns as they are packed as a key.
+        """Return some of the columns as they are packed as a key.
 
         Raises:
             ConfigurationError: one of them is of a type that cannot be packed, or whose equal values differ.
@@ -375,7 +375,7 @@ def _check_carried(role: str, field: T.StructField) -> None:
 
 
 def _refusal(type_: T.DataType, *, nested: bool) -> str | None:
-    """Why a column of that type cannot be packed, and what to do; None if it can."""
+    """Return why a column of that type cannot be packed, and what to do; None if it can."""
     if isinstance(type_, T.CalendarIntervalType | T.UserDefinedType):
         return "which Spark cannot hand to Python in Arrow's form; cast it, for example to a string, or leave it out"
     if is_in_months(type_) and nested:

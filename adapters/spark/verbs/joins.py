@@ -461,7 +461,7 @@ class JoinVerbs(OverVerbs):
 
 
 def _none(left: DataFrame, table: TableSide, shown: Mapping[str, str]) -> DataFrame:
-    """No rows, with the columns that a table has in the result."""
+    """Return no rows, with the columns that a table has in the result."""
     columns = from_arrow_schema(table.named(shown), prefer_timestamp_ntz=True)
     return left.sparkSession.createDataFrame([], columns)
 

@@ -284,7 +284,7 @@ def _top(path: str) -> str:
 
 
 def _again(names: Sequence[str], *, grouped: bool) -> str:
-    """Columns as a user writes them again.
+    """Return the columns as a user writes them again.
 
     Args:
         names: the columns.

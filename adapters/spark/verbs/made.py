@@ -113,7 +113,7 @@ class MadeVerbs:
     def explain_match(
         self, verb: str, row: Row | Mapping[str, Any], checkpoint: str, *, batch_id: int | None = None
     ) -> MatchExplanation:
-        """Why a row of a join has the match that it has, by what its query has committed; it may still be running.
+        """Tell why a row of a join has its match, by what its query has committed; the query may still be running.
 
         A ``lookup_join`` keeps nothing: its table is read here, in the version that the micro-batch has read.
 

@@ -23,7 +23,7 @@ Marks: TypeAlias = Mapping[Path, Mapping[str, Any]]
 
 
 def together(*all_marks: Marks) -> Marks:
-    """All these marks; a column may have several."""
+    """Return all these marks together; a column may have several."""
     paths = dict.fromkeys(path for marks in all_marks for path in marks)
     return {path: {key: said for marks in all_marks for key, said in marks.get(path, {}).items()} for path in paths}
 

@@ -126,7 +126,7 @@ class OverVerbs(TopVerbs):
         renamed: Mapping[str, str] | None = None,
         dropped: Collection[str] = (),
     ) -> DataFrame:
-        """Each row, once, with aggregates of the rows of its key up to it, and with values of those before it.
+        """Return each row, once, with aggregates of the rows of its key up to it, and with values of earlier ones.
 
         It is what ``OVER (PARTITION BY key ORDER BY time)`` gives in a batch. The rows of a key count in the order of
         ``time``. Each waits until nothing earlier can come, so the answer is that of all rows that are in time,

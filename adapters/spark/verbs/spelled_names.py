@@ -53,7 +53,7 @@ def spelled(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _spell(found: dict[str, Any], rows: DataFrame, parameters: Mapping[str, str]) -> None:
-    """Spell what parameters have of the columns of some rows."""
+    """Spell parameters' names as the columns of some rows are spelled."""
     for parameter, kind in parameters.items():
         if found.get(parameter) is not None:
             found[parameter] = _named(rows, parameter, found[parameter], names=kind in _NAMES)

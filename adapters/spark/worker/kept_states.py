@@ -64,11 +64,11 @@ class _Kept:
     warned: bool = False
 
     def begin(self, now: float, turn: int) -> None:
-        """Its task begins."""
+        """Note that the task begins."""
         self.used, self.turn_before, self.turn = now, self.turn, turn
 
     def measure(self) -> None:
-        """Its task is done."""
+        """Note that the task is done, and measure its state."""
         self.size = self.held = self.state.memory_use()
 
     def let_go(self) -> None:

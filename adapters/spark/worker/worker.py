@@ -94,7 +94,7 @@ class StateSettings:
     formerly: frozenset[str] = frozenset()
 
     def start_of(self, task_id: str, found: Manifest | None, next_batch: int | None) -> Manifest | None:
-        """With which manifest a task starts a micro-batch; None for empty state.
+        """Return the manifest with which a task starts a micro-batch; None for empty state.
 
         Args:
             task_id: the task.

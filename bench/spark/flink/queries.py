@@ -111,12 +111,12 @@ def settings_of(state_backend: str, cores: int, directory: Path) -> dict[str, st
 
 
 def count(scale: Scale) -> str:
-    """Events per key."""
+    """Return the query that counts events per key."""
     return "SELECT `key`, COUNT(*) AS `value` FROM events GROUP BY `key`"
 
 
 def temporal_join(scale: Scale) -> str:
-    """Each event with its key's rate as of the event's time."""
+    """Return the query that joins each event with its key's rate as of the event's time."""
     return (
         "SELECT e.`key`, e.`at` AS `timestamp`, e.amount, r.rate FROM events AS e "
         "LEFT JOIN rates FOR SYSTEM_TIME AS OF e.`time` AS r ON e.`key` = r.`key`"
@@ -124,7 +124,7 @@ def temporal_join(scale: Scale) -> str:
 
 
 def table_join(scale: Scale) -> str:
-    """Two tables, each of which keeps the latest row of a key by its time."""
+    """Return the query that joins two tables, each of which keeps the latest row of a key by its time."""
     return (
         "SELECT e.`key`, GREATEST(e.`at`, r.`at`) AS `timestamp`, e.amount, r.rate "
         f"FROM {_latest('events')} AS e JOIN {_latest('rates')} AS r ON e.`key` = r.`key`"
@@ -142,19 +142,19 @@ def stream_join_left(scale: Scale) -> str:
 
 
 def window(scale: Scale) -> str:
-    """Events per key and tumbling window, once the window is closed."""
+    """Return the query that counts events per key and tumbling window, once the window is closed."""
     windows = f"TUMBLE(TABLE events, DESCRIPTOR(`time`), {_interval(scale.window)})"
     return _counted_in(windows)
 
 
 def session(scale: Scale) -> str:
-    """Events per key and session, once the session is over; Flink's ends a gap after its last row."""
+    """Return the query that counts events per key and closed session; Flink's end a gap after their last row."""
     windows = f"SESSION(TABLE events PARTITION BY `key`, DESCRIPTOR(`time`), {_interval(scale.gap)})"
     return _counted_in(windows, f" - {_interval(scale.gap)}")
 
 
 def foreign_key(scale: Scale) -> str:
-    """Each order with its customer's rate."""
+    """Return the query that joins each order with its customer's rate."""
     return (
         "SELECT o.`key`, GREATEST(o.`at`, c.`at`) AS `timestamp`, o.amount, c.rate "
         f"FROM {_latest('orders')} AS o JOIN {_latest('customers')} AS c ON o.customer = c.`key`"

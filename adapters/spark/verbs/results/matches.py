@@ -93,7 +93,7 @@ def looked_up(run: VerbRun, verb: Verb, checkpoint: str, batch_id: int | None) -
 def explain_match(
     run: VerbRun, verb: Verb, row: Row | Mapping[str, Any], checkpoint: str, batch_id: int | None
 ) -> MatchExplanation:
-    """Why a row has the match that it has.
+    """Tell why a row has the match that it has.
 
     Args:
         run, verb: the join.
@@ -143,7 +143,7 @@ def _by_name(rows: RowInput) -> RowInput:
 
 
 def _read(session: SparkSession, rows: RowInput, values: Mapping[str, Any]) -> pa.Table:
-    """One row as the verb's ``Input`` takes it.
+    """Return one row as the verb's ``Input`` takes it.
 
     Raises:
         ConfigurationError: a value is none of its column, or the time cannot be evaluated for other rows.
@@ -173,7 +173,7 @@ def _check_time(rows: RowInput, one: DataFrame) -> None:
 
 
 def _one(session: SparkSession, role: str, columns: T.StructType, values: Mapping[str, Any]) -> DataFrame:
-    """One row of some columns.
+    """Return one row of some columns.
 
     Raises:
         ConfigurationError: a value is none of its column.
