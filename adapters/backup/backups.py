@@ -72,7 +72,7 @@ class Backups:
 
     @classmethod
     def at(cls, directory: str) -> Self:
-        """Return those at a path or URI.
+        """Return the backups at a path or URI.
 
         Raises:
             ConfigurationError: no file system is known for it.
@@ -80,7 +80,7 @@ class Backups:
         return cls(directory, Storage.from_uri(directory))
 
     def all(self) -> list[Backup]:
-        """Return those that are complete, the oldest one first, without damaged ones.
+        """Return the complete backups, the oldest one first, without damaged ones.
 
         Raises:
             DurabilityError: the storage failed.
@@ -147,11 +147,11 @@ class Backups:
         return [name for name in self.storage.directories("") if _NAME.fullmatch(name)]
 
     def _complete(self) -> list[str]:
-        """Return those of them that are complete."""
+        """Return the names of the complete backups."""
         return [name for name in self._names() if _MARK in self.storage.sizes(name, [_MARK])]
 
     def _each(self) -> dict[str, Backup | CorruptFileError]:
-        """Return those that are complete, or what is wrong with one, by their names, the oldest one first."""
+        """Return the complete backups, or the errors of damaged ones, by name, the oldest one first."""
         found: dict[str, Backup | CorruptFileError] = {}
         for name in self._complete():
             try:

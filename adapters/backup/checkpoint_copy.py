@@ -137,7 +137,7 @@ class CheckpointCopy:
             yield from self._wanted(f"{directory}/{name}")
 
     def _of_version(self, directory: str, names: Iterable[str]) -> list[str]:
-        """Return those of the files of a directory that the version needs, and all that are of no version."""
+        """Return the files of a directory that the version needs, and all that belong to no version."""
         if directory.endswith(_METADATA):
             return [name for name in names if name.isdecimal() and int(name) <= self.batch]
         numbers = {name: int(found[1]) for name in names if (found := _VERSION.fullmatch(name))}

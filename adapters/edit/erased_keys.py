@@ -73,7 +73,7 @@ class ErasedKeys:
         return cls(frozenset(data), columns, frozenset(texts))
 
     def of_query(self, views: Sequence[StoreView]) -> Self:
-        """Return the same for the stores of one query.
+        """Return the erased keys as the stores of one query have them.
 
         Raises:
             ConfigurationError: its keys have different columns, of which some are given.

@@ -133,7 +133,7 @@ def _of_serde(name: str) -> RowAggregate:
 
 
 def call_of(state: str) -> tuple[AggregateCall, pa.DataType | None]:
-    """Return the call of which a state has that name, and the type of its column, if it has one."""
+    """Return the call whose state has that name, and the type of its column, if it has one."""
     call = _CALL.fullmatch(state)
     if call is None:
         raise InvalidArgumentError(f"no state of an aggregate is called {state!r}")

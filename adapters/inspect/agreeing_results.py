@@ -80,6 +80,6 @@ def _faults(results: pa.Table, history: Schemas) -> Iterator[str]:
 
 
 def _has_all_of(counted: Values, other: Values) -> bool:
-    """Return whether what is counted are the values that another result is of, or all rows, among which those are."""
+    """Return whether a count is of the values of another result, or of all rows, which include them."""
     whole = counted.argument is None and counted.where is None and counted.since is None
     return counted == other or (whole and counted.version <= other.version)

@@ -159,7 +159,7 @@ class _RowKeys:
             yield ChangedRows([self.among(one.items(), keys) for one in before], self.among(after.items(), keys))
 
     def among(self, rows: Iterable[tuple[bytes, bytes]], keys: Container[bytes]) -> dict[bytes, bytes]:
-        """Return those of the rows that belong to some keys."""
+        """Return the rows that belong to some keys."""
         return {row: value for row, value in rows if self.of(row) in keys}
 
 

@@ -46,7 +46,7 @@ class ShownColumn(ABC):
         """
 
     def read_in(self, data: Sequence[bytes], starts: Sequence[int]) -> Any:
-        """Return the same for values of windows that start at these times, on which it may depend what is shown."""
+        """Return the column of values of windows that start at these times, which may change what is shown."""
         return self.read(data)
 
     @abstractmethod

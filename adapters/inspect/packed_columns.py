@@ -239,7 +239,7 @@ def _told(schema: pa.Schema) -> str:
 
 
 def _column(value: Any, type_: pa.DataType) -> Any:
-    """Return a column of one value; text becomes what the type makes of it, and nothing else than it is."""
+    """Return a column of one value; text is read as the type, anything else is left as it is."""
     if isinstance(value, str) and not pa.types.is_string(type_):
         return pa.array([value]).cast(type_)
     made = pa.array([value], type_)

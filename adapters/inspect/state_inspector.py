@@ -198,7 +198,7 @@ class StateInspector:
         return named_store(self.stores(batch), name, sink=sink, application_id=application_id)
 
     def _queries(self, application_id: str, batch: int, found: Collection[Manifest]) -> Iterator[InspectedQuery]:
-        """Yield the queries of an application that the checkpoint is that of."""
+        """Yield the queries of an application that the checkpoint belongs to."""
         histories = [History.of(self.storage, application_id, sink) for sink in sinks_of(self.storage, application_id)]
         for history in histories:
             if history.evolved and history.knows(found):
@@ -356,7 +356,7 @@ def _is_left(
 
 
 def _is_led_on(query: InspectedQuery, others: Collection[InspectedQuery]) -> bool:
-    """Return whether another one was made of a query's newest generation; several may have one beginning."""
+    """Return whether another generation was made of a query's newest one; several may have one beginning."""
     own = query.history.unerased
     evolved = own is not None and own.generation > BEGINNING
     return evolved and any(query.history.is_led_on_in(one.history) for one in others)
@@ -373,7 +373,7 @@ def _of(manifest: Manifest, application_id: str) -> bool:
 
 
 def _begun(history: History, found: Collection[Manifest]) -> InspectedQuery:
-    """Return a query whose state was never carried over, with those of the manifests that can be its own.
+    """Return a query whose state was never carried over, with the manifests that can be its own.
 
     Raises:
         ConfigurationError: nothing tells which are.

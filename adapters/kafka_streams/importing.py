@@ -67,7 +67,7 @@ class Report:
         return asdict(self)
 
     def lines(self) -> list[str]:
-        """Return the same for a reader."""
+        """Return the report as lines of text."""
         offsets = [
             f"  {task}: " + ("no .checkpoint" if at is None else ", ".join(f"{name} at {n}" for name, n in at.items()))
             for task, at in self.tasks.items()

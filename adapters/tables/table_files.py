@@ -52,7 +52,7 @@ def file_schema(storage: Storage, path: str) -> pa.Schema:
 
 
 def read_columns(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
-    """Return those of the columns that a file has.
+    """Return the columns that a file has, of the given ones.
 
     Raises:
         MissingFileError: it is gone.

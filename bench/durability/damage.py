@@ -85,7 +85,7 @@ class _State:
         return sorted(path for path in (self.directory / "local/app/0_0" / self.backend).iterdir() if path.is_dir())
 
     def moved(self, directory: Path) -> "_State":
-        """Return the same state in a directory of its own."""
+        """Return a copy of the state in a directory of its own."""
         shutil.copytree(self.directory, directory, dirs_exist_ok=True)
         return _State(self.backend, directory, self.manifests)
 

@@ -51,7 +51,7 @@ class FarStorage(Storage):
 
     @classmethod
     def over(cls, storage: Storage, distance: Distance) -> Self:
-        """Return the same place as ``storage``."""
+        """Return the storage at the same place as ``storage``, at a distance."""
         return cls(storage.uri, distance, sync=storage.sync)
 
     @property

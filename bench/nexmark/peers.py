@@ -110,7 +110,7 @@ def jvm_q18(site: Site, inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def stateful_q18(site: Site, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Return the same by ``transformWithState``."""
+    """Keep the last bid by ``transformWithState``."""
     bids = _to_python(inputs["bids"]).groupBy("auction", "bidder")
     return _from_python(bids.transformWithState(LastBid(_BID_SCHEMA), _BID_SCHEMA, "Update", "None"))
 

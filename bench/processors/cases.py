@@ -245,7 +245,7 @@ def _dict_count(table: Sequence[Batch]) -> Peer:
 
 
 def _dict_grouped_table_count(table: Sequence[Batch]) -> Peer:
-    """Return a row that changes within its group is one update, and one that goes to another group is two (KIP-904)."""
+    """Count the rows of each group: one update for a row that stays in its group, two for one that moves (KIP-904)."""
 
     def work(batches: Iterable[Batch]) -> list[tuple[str, int, int]]:
         groups: dict[str, str] = {}
@@ -317,7 +317,7 @@ def _dict_foreign_key(table: Sequence[Batch]) -> Peer:
 
 
 def _dict_stream_stream(table: Sequence[Batch]) -> Peer:
-    """Return a record that is delayed is one of both streams, so it also meets itself."""
+    """Join two streams; a delayed record is in both, so it also meets itself."""
 
     def work(batches: Iterable[Batch]) -> list[tuple[str, Value, int]]:
         lefts: dict[str, deque[tuple[int, Value]]] = {}

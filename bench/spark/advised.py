@@ -149,7 +149,7 @@ class Asked:
             raise ConfigurationError(f"there is no profile {unknown[0]!r}; the profiles are {', '.join(PROFILES)}")
 
     def scale(self, profile: Profile) -> Scale:
-        """Return how much of it there is."""
+        """Return the number of rows and keys of a profile."""
         keys = profile.keys or self.keys
         return Scale(max(self.rows, -(-keys // profile.filling) if profile.filling else 1), keys, self.cores)
 

@@ -117,7 +117,7 @@ class Query:
         self.state_dir = str(directory / "state")
 
     def within(self, spark: SparkSession) -> "Query":
-        """Return the same query, to go on in another session."""
+        """Return the query as it goes on in another session."""
         return Query(spark, self._feed, self._backend, self._directory, self._taken)
 
     @contextmanager

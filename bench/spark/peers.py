@@ -78,7 +78,7 @@ def jvm_stream_join(inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def jvm_stream_join_left(inputs: Inputs, scale: Scale) -> DataFrame:
-    """Return the same, and the rows of the left side that find nobody."""
+    """Join by Spark's left join of streams, which keeps the rows of the left side that find nobody."""
     return _jvm_stream_join(inputs, scale, "left")
 
 
@@ -102,7 +102,7 @@ def static_asof_join(right: str, inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def stateful_wide_join(inputs: Inputs, scale: Scale) -> DataFrame:
-    """Return the same of wide rows."""
+    """Join wide rows as of a time by ``transformWithState``."""
     return _stateful_asof_join(inputs, DEVICE, WIDE)
 
 
@@ -149,7 +149,7 @@ def pass_through(inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def exchange_pass_through(inputs: Inputs, scale: Scale) -> DataFrame:
-    """Return the same with the columns of the exchange."""
+    """Send events to a Python worker and back, as above, with the columns of the exchange."""
     rows = inputs["events"].select("key", F.col("at").alias("timestamp"), F.col("amount").alias("value"))
     return rows.mapInArrow(_unchanged, KEYED)
 

@@ -88,7 +88,7 @@ def _family(root: int) -> Iterator[Process]:
 
 
 def all_processes() -> Iterator[Process]:
-    """Yield those of this machine."""
+    """Yield the processes of this machine."""
     for directory in _PROCESSES.glob("[0-9]*"):
         try:
             _, _, fields = (directory / "stat").read_text(errors="replace").rpartition(")")

@@ -63,7 +63,7 @@ def stream_join(scale: Scale) -> Topology:
 
 
 def stream_join_left(scale: Scale) -> Topology:
-    """Return the same, and the events that find nobody, once their time is over."""
+    """Join the two streams, and keep events that find no rate, once their time is over."""
     builder = StreamsBuilder()
     windows = JoinWindows.of(scale.reach)
     joined = _events(builder).left_join(_rates(builder), _joined_columns, windows=windows, vectorized=True)

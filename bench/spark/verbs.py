@@ -51,7 +51,7 @@ def stream_join(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def stream_join_left(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Return the same, and the events that find nobody."""
+    """Join the two streams, and keep the events that find nobody."""
     return _latest_of_both(pond.stream_join(*_both(inputs), on="key", **_times(), within=scale.reach, how="left"))
 
 
@@ -81,7 +81,7 @@ def skewed_key(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def skewed_key_one_by_one(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Return the same with a sixth one that goes by the order of rows, so that all of them travel."""
+    """Compute the same and a sixth aggregate, which goes by the order of rows, so that all rows travel."""
     return _in_windows(pond, inputs["sales"], _OF_SALES, scale).drop("latest")
 
 
@@ -121,7 +121,7 @@ def multi_join(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def two_table_joins(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
-    """Return the same by a join of the first two tables, and one of its changes with the third."""
+    """Join three tables: the first two, and then the changes of that with the third."""
     joined = pond.table_join(*_both(inputs), on="key", **_times(), name="first two")
     both = joined.drop("at", "since"), _since(inputs["limits"])
     return _bounded(pond.table_join(*both, on="key", left_time="change_time", right_time=_time("since")))

@@ -87,7 +87,7 @@ class WorkerWatch:
         self.spent_by_workers.look(now)
 
     def _workers(self) -> Iterator[Process]:
-        """Yield those that carry the mark, with a look at their memory."""
+        """Yield the processes that carry the mark, and note their memory."""
         for process in all_processes():
             found = _memory(_PROCESSES / str(process.number), self._mark)
             if found is not None:

@@ -320,7 +320,7 @@ def workload_named(name: str) -> Workload[Topic]:
 def chosen_contenders(
     workload: Workload[Source], backends: Sequence[str], names: Collection[str] | None, *, with_flink: bool = False
 ) -> dict[str, Contender | FlinkContender]:
-    """Return those of the names, or all, in the order of all; those in Flink come last.
+    """Return the contenders of these names, or all, in the order of all; those in Flink come last.
 
     Args:
         workload: whose contenders.

@@ -50,7 +50,7 @@ def put_many_work(store: Any, values: Values, *, timed: bool = True) -> Work:
 
 
 def engine_put_many(side: EngineSide, values: Values) -> Work:
-    """Return the same rows into the engine, sorted, the way it takes many."""
+    """Return the work that puts the same rows into the engine, sorted, the way it takes many."""
     return (
         lambda argument: sorted({key.encode(): values.next() for key in argument[0]}.items()),
         side.engine.put_many,

@@ -49,7 +49,7 @@ class Place:
         return self.directory / "durable"
 
     def spec(self, plain: StoreSpec) -> StoreSpec:
-        """Return a store with checksums if there are to be any."""
+        """Return the spec of a store, with checksums if the place has them."""
         return replace(plain, checksums=self.checksums)
 
     @contextmanager

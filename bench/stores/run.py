@@ -50,7 +50,7 @@ class Contender(NamedTuple):
         return self.shown["label"]
 
     def with_checksums(self) -> "Contender":
-        """Return the same backend with checksums of its rows."""
+        """Return the contender with checksums of its rows."""
         label = self.label.replace("(Millpond)", "(Millpond, checksums)")
         return self._replace(shown={**self.shown, "label": label}, checksums=True)
 

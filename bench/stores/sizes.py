@@ -50,5 +50,5 @@ class Sizes:
         return self.keys * (KEY_SIZE + VALUE_SIZE)
 
     def with_keys(self, keys: int) -> "Sizes":
-        """Return the same with another number of keys."""
+        """Return these sizes with another number of keys."""
         return replace(self, keys=keys)

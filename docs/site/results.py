@@ -210,7 +210,7 @@ def _is_rows(value: object) -> bool:
 
 
 def _without_series(value: Any) -> Any:
-    """Return the same without lists of points."""
+    """Return the figures without lists of points."""
     if isinstance(value, Mapping):
         return {name: _without_series(part) for name, part in value.items() if not _is_points(part)}
     return [_without_series(part) for part in value] if isinstance(value, list) else value

@@ -140,7 +140,7 @@ class SparkCheckpoint:
         return [manifest for manifests in self.held(batch).values() for manifest in manifests]
 
     def held(self, batch: int) -> dict[int, list[Manifest]]:
-        """Return the same by the number of the operator.
+        """Return the manifests by the number of the operator.
 
         Raises as ``manifests``.
         """

@@ -39,7 +39,7 @@ _ADVICE: Final[Mapping[State, str]] = {
 
 
 def ended_by(state: State, figures: Figures) -> Finding | None:
-    """Return the last run ended by an error that tells of a state; None if by none, or by one of another state."""
+    """Find that the last run ended by an error of a state; None if by none, or by one of another state."""
     run = figures.run
     if run is None or run.ended is None or run.error is None or _state_of(run) is not state:
         return None
@@ -62,17 +62,17 @@ def _told(run: Run) -> str:
 
 
 def out_of_memory(figures: Figures) -> Finding | None:
-    """Return the last run ended because a process had no memory left."""
+    """Find that the last run ended because a process had no memory left."""
     return ended_by(State.OUT_OF_MEMORY, figures)
 
 
 def corrupt_copy(figures: Figures) -> Finding | None:
-    """Return the last run ended because files of its state are damaged."""
+    """Find that the last run ended because files of its state are damaged."""
     return ended_by(State.CORRUPT_COPY, figures)
 
 
 def query_died(figures: Figures) -> Finding | None:
-    """Return the last run ended by an error that no other rule knows, or nobody hears of it any more."""
+    """Find that the last run ended by an error that no other rule knows, or that it is not heard of any more."""
     told = ended_by(State.DIED, figures)
     if told is not None:
         return told
@@ -96,7 +96,7 @@ def _ended(figures: Figures) -> set[int]:
 
 
 def stuck_sink(figures: Figures) -> Finding | None:
-    """Find that all tasks are done, the driver lives, and the micro-batch is not committed."""
+    """Find that all tasks are done and the driver lives, but the micro-batch is not committed."""
     found, heard = figures.open_batch, figures.heard
     if found is None or heard is None or figures.ended or figures.at - heard >= at_least.SILENCE:
         return None

@@ -170,7 +170,7 @@ def slow_storage(figures: Figures) -> Finding | None:
 
 
 def _files(one: MicroBatch) -> tuple[int, float, int, float]:
-    """Return of durable files their number, their milliseconds, their bytes, and their share of the tasks' time."""
+    """Return the number, milliseconds and bytes of durable files, and their share of the tasks' time."""
     reports = [report for report in one.reports if report.figure(StoreMetric.FILE_SIZE)]
     took = sum(report.figure(StoreMetric.FILE_DURATION) for report in reports) / _MICROS
     spent = sum(report.figure(TaskMetric.TASK_DURATION) for report in reports) / _MICROS
@@ -190,7 +190,7 @@ def _log(one: MicroBatch) -> int:
 
 
 def _first(batches: Sequence[MicroBatch], is_bad: Callable[[MicroBatch], bool]) -> MicroBatch:
-    """Return the first of the bad ones that the last ones follow without a break."""
+    """Return the first micro-batch of the unbroken run of bad ones at the end."""
     first = batches[-1]
     for one in reversed(batches):
         if not is_bad(one):

@@ -18,7 +18,7 @@ _ROOM: Final = "more executors or larger disks; a retention or ttl for what need
 
 
 def disk_nearly_full(figures: Figures) -> Finding | None:
-    """Return the disk of local copies has little room, or soon will have."""
+    """Find that the disk of local copies has little room, or soon will have."""
     disks = [limit for one in figures.batches for limit in one.limits if limit.what == "disk"]
     if not disks:
         return None
@@ -68,7 +68,7 @@ def _until_full(points: Sequence[Point]) -> float | None:
 
 
 def state_without_bound(figures: Figures) -> Finding | None:
-    """Return the state grows over days, and does not slow down."""
+    """Find that the state grows over days, and does not slow down."""
     for level in (figures.history.days, figures.history.hours):
         points = [point for point in level if point.state is not None]
         if len(points) < at_least.GROWTH_POINTS or points[-1].at - points[0].at < at_least.GROWTH_SPAN:
@@ -109,7 +109,7 @@ def _means(points: Sequence[Point], count: int, name: str) -> list[float] | None
 
 
 def forgotten_standby(figures: Figures) -> Finding | None:
-    """Return a copy that is to be kept warm was not brought on for long, while the query went on."""
+    """Find that a warm copy was not brought on for long, while the query went on."""
     left = [
         (copy, behind)
         for copy in figures.standby

@@ -89,7 +89,7 @@ def _poison(one: MicroBatch) -> dict[tuple[str, str], int]:
 
 
 def clock_jumps(figures: Figures) -> Finding | None:
-    """Return the driver's clock went back, or stream time is ahead of the clock."""
+    """Find that the driver's clock went back, or that stream time is ahead of the clock."""
     batches = figures.batches
     for before, after in reversed(list(pairwise(batches[-at_least.DATA_BATCHES :]))):
         back = before.started - after.started
@@ -125,7 +125,7 @@ def _ahead(one: MicroBatch) -> int:
 
 
 def listing_lags(figures: Figures) -> Finding | None:
-    """Return the storage does not list micro-batches that were committed."""
+    """Find that the storage does not list micro-batches that were committed."""
     numbers = sorted(figures.committed)
     missing = _missing(numbers)
     if missing:

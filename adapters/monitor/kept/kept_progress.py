@@ -71,7 +71,7 @@ class ProgressWriter:
         self._runs[one.query] = one.run
 
     def runs(self, query: str) -> Runs:
-        """Return the runs of a query that are kept; none of a query whose file is damaged, because nobody can use that.
+        """Return the kept runs of a query; none if its file is damaged, because nobody can use that.
 
         Raises:
             DurabilityError: the storage failed.
@@ -101,7 +101,7 @@ class ProgressWriter:
         self._histories[one.query] = history, due
 
     def _history(self, query: str) -> History:
-        """Return the history of a query that is kept; an empty one if there is none, or nobody can read it."""
+        """Return the kept history of a query; an empty one if there is none, or nobody can read it."""
         try:
             return _history(self.storage, query)
         except FormatError:

@@ -81,11 +81,11 @@ class Runs:
         return max(0, self.begun - 1)
 
     def named(self, name: str | None) -> Self:
-        """Return the runs of a query that has this name, if it is known."""
+        """Return the runs with this name of the query, if it is known."""
         return self if name is None else replace(self, name=name)
 
     def seen(self, run: str, started: int, at: int) -> Self:
-        """Return the runs, of which one is alive.
+        """Return the runs, with one seen alive.
 
         Args:
             run: its id.
@@ -97,7 +97,7 @@ class Runs:
         return replace(self, begun=self.begun + 1, last=(*self.last, Run(run, started, max(started, at)))[-LAST:])
 
     def ended(self, run: str, started: int, at: int, failure: str | None) -> Self:
-        """Return the runs, of which one has ended.
+        """Return the runs, with one ended.
 
         Args:
             run: its id.

@@ -152,7 +152,7 @@ class Rekeyed:
         return KeptRows.of(self.storage, application_id, verb, side, tuple(self._manifests(verb)))
 
     def _manifests(self, verb: str) -> Collection[Manifest]:
-        """Return those of a verb's tasks that count where the checkpoint stands."""
+        """Return the manifests of a verb's tasks that count where the checkpoint stands."""
         found = self.held.of_verbs(self.verb.owner, [verb])
         return self._history(verb).standing(found, self.held.batch).manifests.values()
 

@@ -56,7 +56,7 @@ class LiveRuns:
             self._live.setdefault(run, _Live(query, name, at, at))
 
     def progressed(self, query: str, run: str, name: str | None, started: int) -> int:
-        """Return a run of a query of Millpond's has done a micro-batch that was begun at ``started``.
+        """Note that a run of a query of Millpond's has done a micro-batch that was begun at ``started``.
 
         Returns:
             How often the query was started again.
@@ -109,7 +109,7 @@ class LiveRuns:
                     self._tell(run, live, at)
 
     def _is_known(self, live: _Live) -> bool:
-        """Return whether a run of which nothing was told yet is of a query that has told of others; asked once."""
+        """Return whether a new run belongs to a query that has told of other runs; asked once."""
         if live.asked or live.ours:
             return False
         live.asked = True

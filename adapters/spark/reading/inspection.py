@@ -241,7 +241,7 @@ class CommittedStore:
 
 
 def manifests_of(history: History, fingerprint: str, shape: Shape, current: Collection[Manifest]) -> list[Manifest]:
-    """Return those of the manifests that belong to a query.
+    """Return the manifests that belong to a query.
 
     Args:
         history: that of the query.

@@ -10,7 +10,7 @@ from millpond.errors import ColumnTypeError, InvalidArgumentError
 
 
 def with_schema(rows: DataFrame, schema: str | T.StructType) -> DataFrame:
-    """Return the same rows, with columns that are said, for a verb in a Declarative Pipeline.
+    """Return the rows with given columns, for a verb in a Declarative Pipeline.
 
     A table of the pipeline is not there yet when its readers are defined for the first time. With its columns, this
     makes it, empty; the pipeline then writes to it. Columns that are not in ``schema`` are left out, and so is what an

@@ -38,7 +38,7 @@ def make_table(rows: DataFrame, columns: T.StructType) -> None:
 
 
 def after_tables(rows: DataFrame) -> DataFrame:
-    """Return the same rows, for which a pipeline waits until all tables are done that they are made of."""
+    """Return the rows, made so that a pipeline waits for all tables that they come from."""
     columns = rows.schema
     for table in _tables(rows).values():
         nothing = table.rows(rows.sparkSession).where(F.lit(False))

@@ -96,7 +96,7 @@ def _stays_without(frame: DataFrame, name: str, column: Column) -> bool:
 
 
 def kept_as(expressions: Mapping[str, Expression]) -> pa.Schema:
-    """Return the schema that says what stands for which parameter."""
+    """Return the schema whose names hold the expressions of parameters."""
     return pa.schema([(name_of(parameter, one), pa.null()) for parameter, one in expressions.items()])
 
 

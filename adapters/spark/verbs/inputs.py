@@ -164,15 +164,15 @@ class RowInput:
         return self.frame.select(*columns)
 
     def unstored(self) -> Self:
-        """Return the same, of which no store keeps the rows."""
+        """Return the input, with rows that no store keeps."""
         return replace(self, stored=False)
 
     def grouped(self, grouping: GroupingSets | None) -> Self:
-        """Return the same, of which each row has a key for each of some sets."""
+        """Return the input, with a key for each of some sets in each row."""
         return replace(self, grouping=grouping)
 
     def without_null_keys(self) -> "RowInput":
-        """Return the same without rows that have a null in their key."""
+        """Return the input without rows that have a null in their key."""
         there = [named(key).isNotNull() for key in self.keys]
         return replace(self, frame=self.frame.where(reduce(Column.__and__, there)), keyed=True)
 

@@ -29,7 +29,7 @@ def together(*all_marks: Marks) -> Marks:
 
 
 def marked(rows: DataFrame, marks: Marks) -> DataFrame:
-    """Return the same rows, whose columns have these marks."""
+    """Return the rows with these marks on their columns."""
     if not marks:
         return rows
     # By numbers, as names may differ in case alone, which Spark does not tell apart.

@@ -36,7 +36,7 @@ from millpond.stores.evolution.matching import check_said
 
 
 def renamed_results(calls: Collection[str], renamed: Mapping[str, str]) -> dict[str, str]:
-    """Return those of the new names that are of results."""
+    """Return the new names of results among ``renamed``."""
     return {old: new for old, new in renamed.items() if new in calls}
 
 

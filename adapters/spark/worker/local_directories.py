@@ -30,7 +30,7 @@ def query_directory(local_dir: str | Path, sink: str, storage: Storage) -> Path:
 
 
 def recorded_directory(local_dir: str | Path, name: str, storage: Storage) -> Path:
-    """Return the same for a sink of which only the plain name is known, as records have it."""
+    """Return the directory of a query by its sink's plain name, as records have it."""
     return _no_link(Path(local_dir) / f"{name}{QUERY_MARK}{storage.place}")
 
 

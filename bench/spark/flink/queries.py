@@ -137,7 +137,7 @@ def stream_join(scale: Scale) -> str:
 
 
 def stream_join_left(scale: Scale) -> str:
-    """Return the same, and the events that find nobody."""
+    """Return the query of the left join, which keeps the events that find nobody."""
     return _interval_join(scale, "LEFT JOIN")
 
 
