@@ -1,1 +1,1 @@
-"""Bridges to what others wrote: storage engines and Spark. Each adapter translates its peer's errors and quirks."""
+"""Bridges to other software: storage engines and Spark. Each adapter translates its peer's errors and quirks."""

@@ -46,7 +46,7 @@ _STYLES = {
 
 @dataclass(frozen=True)
 class Change:
-    """A contender with a workload in both files: what it does per second, and latencies at p99 in µs, if any.
+    """A contender with a workload in both files: throughputs, and latencies at p99 in µs, if any.
 
     ``ratio`` is that of the medians, new to old, and ``spread`` that of the fastest to the slowest run.
     """

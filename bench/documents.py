@@ -26,7 +26,7 @@ PERCENTILES = {"p50": "p50", "p90": "p90", "p99": "p99", "p99_9": "p99.9", "max"
 
 @dataclass(frozen=True)
 class Contender:
-    """One of those measured. ``kind`` is backend, engine (that of a backend, without Millpond) or peer."""
+    """A contender. ``kind`` is backend, engine (a backend's own, without Millpond) or peer."""
 
     name: str
     kind: str

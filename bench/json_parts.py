@@ -1,4 +1,4 @@
-"""Parts of a JSON file by name and type: what is missing or of another type is refused with its place in the file.
+"""Parts of a JSON file by name and type: missing parts and other types are refused with their place in the file.
 
 Rule of this module: it knows no names of any file.
 """

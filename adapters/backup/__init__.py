@@ -1,1 +1,1 @@
-"""Copies of queries as they were after a micro-batch: backups, clones, and what forks are made of. Needs no Spark."""
+"""Copies of queries as they were after a micro-batch: backups, clones, and the parts of forks. Needs no Spark."""

@@ -1,4 +1,4 @@
-"""``Backups``: a directory with backups of a query, of which each is whole by itself.
+"""``Backups``: a directory with backups of a query, each of them whole by itself.
 
     <directory>/20261129T203000.125Z/checkpoint/...    the checkpoint
     <directory>/20261129T203000.125Z/state/...         the state

@@ -1,4 +1,4 @@
-"""The files of a checkpoint that is copied, wherever it is, and the copying of many at once.
+"""The files of a checkpoint that is copied, on any file system, and the copying of many at once.
 
 Rule of this module: it moves files and does not know what they mean.
 """

@@ -1,4 +1,4 @@
-"""``AggregatedWindows``: what an edit owes to the operator of a windowed aggregation, beside the windows themselves.
+"""``AggregatedWindows``: the rows that an edit must keep right for the operator of a windowed aggregation.
 
 Rule of this module: an operator keeps which windows have come out, and how many will. What has come out is not put any
 more, as nobody would hear of it, and what will is counted anew.

@@ -1,4 +1,4 @@
-"""``EditReport``: what has become of the state of one query by an edit."""
+"""``EditReport``: the result of an edit for the state of one query."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -115,7 +115,7 @@ class EditedStore:
         return len(entries)
 
     def holds(self, key: bytes) -> bool:
-        """Return whether it has anything of a key, were it no more than its history."""
+        """Return whether it has anything of a key, even if only its history."""
         if self.view.form.kind.versioned:
             return self.transaction.get(latest_row(key)) is not None
         if self.view.form.kind.key_form is KeyForm.PLAIN:

@@ -1,4 +1,4 @@
-"""``KeyTimer``: a timer of a key of ``apply``, as somebody sets it who is no rule."""
+"""``KeyTimer``: a timer of a key of ``apply``, set by an edit instead of a rule."""
 
 from dataclasses import dataclass
 from datetime import datetime

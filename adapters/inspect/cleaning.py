@@ -1,4 +1,4 @@
-"""``Cleaning``: what may go of state and of local copies, by what the checkpoints of queries name.
+"""``Cleaning``: deletes state and local copies that no checkpoint of a query names.
 
 Rule of this module: a checkpoint that cannot be read in full may name anything, so then nothing goes at all. Nothing is
 changed until somebody deletes what was found, so queries may be running.

@@ -105,7 +105,7 @@ class PackedRowColumn(ShownColumn):
 
 @dataclass(frozen=True)
 class PackedPlaces:
-    """The schemas of an application, by what they are the schemas of.
+    """The schemas of an application, by the rows and keys that they describe.
 
     Attributes:
         keys: of the keys of inputs.

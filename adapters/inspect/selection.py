@@ -1,4 +1,4 @@
-"""``Selection``: which rows of a store are asked for."""
+"""``Selection``: the rows of a store that are asked for."""
 
 from dataclasses import dataclass
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""``StoreForm``: how the rows of one store are read and shown, as far as the state itself tells it.
+"""``StoreForm``: the form in which a store's rows are read and shown, as far as the state itself tells it.
 
 Rule of this module: what a record of the state does not tell is never guessed. That is how long a window is, which is
 null then, and how long rows are retained, so that all rows are shown that are still there.

@@ -1,4 +1,4 @@
-"""``StorePart``: what one task has of a store, as rows.
+"""``StorePart``: one task's part of a store, as rows.
 
 Rule of this module: it reads durable files and nothing else, so any process that reaches the state directory can do it.
 """

@@ -1,4 +1,4 @@
-"""State directories of Kafka Streams: what its Java client keeps in RocksDB, read into a store or a Parquet file.
+"""State directories of Kafka Streams: the Java client's state in RocksDB, read into a store or a Parquet file.
 
 Rule of this room: a source is only read. Every row is checked against its format. What cannot be read is named, with
 store, files, the row's key in hex and what was expected; what a directory does not tell has to be said, not guessed.

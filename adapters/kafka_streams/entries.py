@@ -1,7 +1,7 @@
 """Entries, which the rows of a Kafka Streams store are read as, and the errors for rows that cannot be read.
 
 Rule of this module: it knows no format. The modules of the formats make entries of rows, and raise ``unreadable`` for
-those of which they cannot.
+rows that they cannot read.
 """
 
 import struct

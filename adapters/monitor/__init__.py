@@ -1,1 +1,1 @@
-"""Watching a query from another process, without Spark: how far it is, how fast, and what its state takes."""
+"""Watching a query from another process, without Spark: its progress, its speed, and the size of its state."""

@@ -54,7 +54,7 @@ _ESCAPED: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class Sample(NamedTuple):
-    """One figure: its name, what it is of, and its value; None if nobody has told."""
+    """One figure: its name, its labels, and its value; None if it is not known."""
 
     name: str
     labels: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""A layered layout: which box of a graph goes where, so that arrows point down and few of them cross.
+"""A layered layout: places for the boxes of a graph, so that arrows point down and few of them cross.
 
 Rule of this module: it knows boxes by their names and sizes, and not what they are. The steps are those of Sugiyama:
 layers by the longest path, a place on each layer for an edge that passes it, an order by barycenters, then positions.

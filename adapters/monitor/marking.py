@@ -1,4 +1,4 @@
-"""The drawing of a query with what is known of it at the moment: records, lag, what waits, what stores take.
+"""The drawing of a query with its present figures: records, lag, waiting records, sizes of stores.
 
 Rule of this module: it chooses what to say and leaves to ``drawing`` where that goes.
 """
@@ -20,7 +20,7 @@ _OPERATOR: Final = re.compile(r"(?:.*\.)?operator\.\d+")
 
 
 def is_input(one: OperatorSeen) -> bool:
-    """Return whether what has reported is an input and no operator, which has a clock."""
+    """Return whether a report is of an input, not of an operator, which has a clock."""
     return one.lag is None and _OPERATOR.fullmatch(one.operator) is None
 
 

@@ -1,4 +1,4 @@
-"""``Overview``: what there is to see of a query at one moment.
+"""``Overview``: all facts on a query at one moment.
 
 Rule of this module: it is plain data, the same for the table, the page and JSON. Times are milliseconds since 1970,
 durations milliseconds, sizes bytes; None is what nobody has told.
@@ -98,7 +98,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class StoreSeen:
-    """One store: what it is, how many tasks have rows of it, and the bytes of these in durable files."""
+    """One store: its kind, the number of tasks with rows of it, and the bytes of these in durable files."""
 
     application: str
     sink: str
@@ -161,7 +161,7 @@ class TaskWork:
 
 @dataclass(frozen=True)
 class HotKey:
-    """A key that many records of an operator have in its last micro-batch: about how many, and which share they are."""
+    """A key that many records of an operator have in its last micro-batch: their approximate number, and share."""
 
     application: str
     operator: str

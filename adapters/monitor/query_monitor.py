@@ -1,4 +1,4 @@
-"""``QueryMonitor``: a query, watched by what is written of it: checkpoint, durable state, and kept progress.
+"""``QueryMonitor``: a query, watched by its files: checkpoint, durable state, and kept progress.
 
 Rule of this module: it only reads, and needs nothing of the process that runs the query. What cannot be read becomes a
 note; only a checkpoint that is not there is an error.

@@ -1,4 +1,4 @@
-"""``configure``: gives a session, or the builder of one, what Millpond needs.
+"""``configure``: gives a session, or the builder of one, the settings that Millpond needs.
 
 Rule of this module: what is needed, and why, is in one table. In a Declarative Pipeline nothing can be set, and is
 checked instead.

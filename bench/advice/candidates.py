@@ -1,4 +1,4 @@
-"""``Candidate``: a backend that is to be measured for a description, by which URLs, and which options follow.
+"""``Candidate``: a backend to be measured for a description, with its URLs, and the options that follow.
 
 Rule of this module: an option is given only if the backend's supplier declares it and the user's URL does not. Which
 option sizes a cache or a table of writes is told by the engine (``RawEngine.cache_option``, ``buffer_option``), so that

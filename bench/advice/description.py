@@ -1,4 +1,4 @@
-"""``Description``: what a job does with its state, in the few numbers that decide which backend suits it.
+"""``Description``: a job's use of its state, in the few numbers that decide on its backend.
 
 Rule of this module: it is plain data, and it knows no backend. Sizes are bytes, shares are of all operations.
 """
@@ -29,7 +29,7 @@ def parse_count(text: str) -> int:
 
 @dataclass(frozen=True)
 class Description:
-    """A job's state on one machine, and what is done with it.
+    """A job's state on one machine, and the work on it.
 
     Args:
         keys: rows of all stores that the machine holds.

@@ -44,7 +44,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Advice:
-    """The verdicts, those that fit first and the fastest first, and which one is advised.
+    """The verdicts, with those that fit and the fastest first, and the advised one.
 
     Attributes:
         verdicts: of all backends.

@@ -74,7 +74,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Measured:
-    """A backend and what was measured of it.
+    """A backend and its measurements.
 
     Attributes:
         backend: its name or URL as it was asked for, without secrets.

@@ -137,7 +137,7 @@ class Durable:
 
 
 class Step(NamedTuple):
-    """One step of the way, measured once: what it cost, and the bytes of the files that it wrote."""
+    """One step of the way, measured once: its cost, and the bytes of the files that it wrote."""
 
     name: str
     cost: Cost

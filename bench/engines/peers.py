@@ -1,4 +1,4 @@
-"""Engines that no backend of Millpond's is made of, and the names under which all peers are measured.
+"""Engines that no backend of Millpond uses, and the names under which all peers are measured.
 
 Rule of this module: a peer that needs a package of the extra ``peers`` imports it when it is opened, so that the others
 are measured without it. Each says why it is used as it is.

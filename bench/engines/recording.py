@@ -1,4 +1,4 @@
-"""The steps of workloads on an open engine, and what their times say over time.
+"""The steps of workloads on an open engine, and their times over time.
 
 Rule of this module: whatever is not the engine's work is done before the clock starts: the bytes of a value, the form
 in which the engine takes rows.

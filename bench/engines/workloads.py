@@ -1,4 +1,4 @@
-"""The workloads by their names in db_bench and YCSB: what each does, step by step, before any engine is open.
+"""The workloads by their names in db_bench and YCSB: their steps, planned before any engine is open.
 
 Rule of this module: a plan follows from the sizes and the number of the run alone, so that all contenders do the same
 steps on the same rows. It knows no engine and no clock.
@@ -212,7 +212,7 @@ def _batches(kind: Kind, keys: list[bytes], batch: int) -> list[Step]:
 
 @dataclass(frozen=True)
 class Workload:
-    """One workload: what it does in a sentence, with which kinds of steps, and how its plan is made."""
+    """One workload: a sentence on it, its kinds of steps, and the maker of its plan."""
 
     name: str
     meaning: str

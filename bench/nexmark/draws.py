@@ -1,4 +1,4 @@
-"""Chance that depends on a seed and a number alone: the same event is drawn in the same way wherever it is drawn.
+"""Chance that depends on a seed and a number alone: the same event is drawn in the same way everywhere.
 
 Rule of this module: it draws numbers and text for many events at once, and knows nothing of what they are for.
 """

@@ -1,4 +1,4 @@
-"""Rows of this process, micro-batch by micro-batch: what ``queries`` are given where there is no Spark.
+"""Rows of this process, micro-batch by micro-batch: the input of ``queries`` without Spark.
 
 Rule of this module: verbs are those of ``Pond().in_batches``. What lies between them is done here, by Arrow.
 """

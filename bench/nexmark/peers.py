@@ -1,4 +1,4 @@
-"""The queries by what Spark has: its JVM operators, and ``transformWithState`` where it has none.
+"""The queries by Spark's own means: its JVM operators, and ``transformWithState`` where there is none.
 
 Rule of this module: a peer is written as somebody would write it who wants the most of Spark, with the watermark of the
 suite, and gives the columns that the verbs give. What Spark cannot express in one query is not here: q4 has a greatest

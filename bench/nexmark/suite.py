@@ -1,4 +1,4 @@
-"""The suite on Spark: what each query reads, who answers it, and that nobody is measured whose answer is wrong.
+"""The suite on Spark: the input and the contenders of each query; no contender with a wrong answer is measured.
 
 Rule of this module: a query is a row of ``QUERIES``, and nobody asks for one by name.
 """
@@ -38,7 +38,7 @@ OfSpark = Callable[[Site, Inputs, Scale], DataFrame]
 
 @dataclass(frozen=True)
 class Query:
-    """A query, and who answers it.
+    """A query, and its contenders.
 
     Attributes:
         verbs: it in verbs.

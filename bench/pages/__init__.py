@@ -1,1 +1,1 @@
-"""A file of results as one page to look at: plots, tables, and what the numbers do not show."""
+"""A file of results as one page to look at: plots, tables, and the limits of the numbers."""

@@ -1,4 +1,4 @@
-"""An advice as one HTML page: which backend, why, what was measured of each, and what would change it.
+"""An advice as one HTML page: the backend, the reasons, the measurements, and what would change the advice.
 
 Rule of this module: it shows the document that ``millpond advise --json`` writes, and judges nothing.
 """

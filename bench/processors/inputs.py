@@ -1,4 +1,4 @@
-"""The records that go through a topology, and those of the table that it joins with, by chance and yet the same.
+"""The records that go through a topology, and the records of the table that it joins, by reproducible chance.
 
 Rule of this module: what it makes follows from the sizes alone, so that all contenders get the same records.
 """

@@ -31,7 +31,7 @@ _WORKER: Final = "millpond.bench.processors.worker"
 
 
 class Contender(NamedTuple):
-    """One of those measured: what reports have of it, and its backend, none for the work on dicts."""
+    """A contender: its entry in reports, and its backend; None for the work on dicts."""
 
     shown: dict[str, str]
     backend: str | None

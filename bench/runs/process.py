@@ -1,4 +1,4 @@
-"""A run in a process of its own: how it is started, and what its program does.
+"""A run in a process of its own: its start, and its program.
 
 Rule of this module: a job goes to the program on its standard input, because a backend's URL may hold a password, and
 what came of it into a file of JSON, so that what is told of processor time and memory is the run's alone.

@@ -1,4 +1,4 @@
-"""Steps, each with the clock around it, and what the times of one run say of each kind of step.
+"""Steps, each with the clock around it, and the times of each kind of step in one run.
 
 Rule of this module: it knows no engine and no store. Whatever is not the measured one's work is done outside of the
 time measured: the choice of the step, the bytes of its value, the form in which rows are taken.

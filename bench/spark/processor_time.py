@@ -16,7 +16,7 @@ _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 
 class Process(NamedTuple):
-    """A process: its number and that of its parent, when it began, and what it has spent, both in ticks."""
+    """A process: its number, its parent's number, its begin and its processor time, both in ticks."""
 
     number: int
     parent: int

@@ -1,4 +1,4 @@
-"""A session in which Spark is at its best, and one contender's query in it: how long its micro-batches take.
+"""A session in which Spark is at its best, and the times of one contender's query in it.
 
 Rule of this module: what is measured is Spark's own ``triggerExecution``, from the look for new files to the commit.
 """

@@ -20,7 +20,7 @@ from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 
 
 class Upgrade(NamedTuple):
-    """The topology before and after, and what the latter is called in this module."""
+    """The topology before and after, and the latter's name in this module."""
 
     old: Topology
     new: Topology

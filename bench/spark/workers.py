@@ -47,7 +47,7 @@ class WorkerMemory:
 
 
 class WorkerWatch:
-    """Looks at the processes that carry ``mark``, and at what all spend, until it is stopped.
+    """Looks at the processes that carry ``mark``, and at the processor time of all, until it is stopped.
 
     Args:
         mark: the value of ``MARK`` in the environment of the processes.

@@ -1,4 +1,4 @@
-"""The workloads, in one table: what is read, what Millpond runs, and what Spark and Flink have for the same work.
+"""The workloads, in one table: their input, and the jobs of Millpond, Spark and Flink for the same work.
 
 Rule of this module: a workload is a row, and nobody asks for one by name. All contenders of a workload read the same
 rows and give the same answers, but for those that only show what Spark's exchange with Python costs.

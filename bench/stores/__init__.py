@@ -1,1 +1,1 @@
-"""``millpond bench stores``: what streams do with their state stores, on backends and beside the engines under them."""
+"""``millpond bench stores``: the work of streams on state stores, on backends and beside the engines under them."""

@@ -37,7 +37,7 @@ _WORKER: Final = "millpond.bench.stores.worker"
 
 
 class Contender(NamedTuple):
-    """One of those measured: what reports have of it, and how it is opened."""
+    """A contender: its entry in reports, and the way in which it is opened."""
 
     shown: dict[str, str]
     kind: ContenderKind

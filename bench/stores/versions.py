@@ -136,7 +136,7 @@ class LateVersionedPut(_VersionedPut):
 
 
 class _VersionedGet(_Versions):
-    """Single reads: what a join does with a record."""
+    """Single reads, as a join makes them for a record."""
 
     step = Kind.GET
     engine_does = "a get of the row that is the answer"

@@ -1,4 +1,4 @@
-"""Window and session stores: time goes on, segments expire, and what is there stays bounded.
+"""Window and session stores: time goes on, segments expire, and the store's size stays bounded.
 
 Rule of this module: the times of records follow from their place, so that every run, however small, goes through as
 many retentions. A tenth of the records is late, none of them too late. Keys are so many that a window or session has a

@@ -1,4 +1,4 @@
-"""The pages of plots: of which files of figures there is one, and what is on it.
+"""The pages of plots: the files of figures that have one, and its content.
 
 Rule of this module: the page is the one that ``millpond bench page`` makes.
 """

@@ -1,4 +1,4 @@
-"""With the vocabulary of Kafka Streams: what is on sale, at which price, and how many pieces of it have been ordered.
+"""A catalog with the vocabulary of Kafka Streams: the goods on sale, their prices, and the pieces ordered.
 
 The tombstone of a price takes the product out of the catalog, with a tombstone. Large orders go to another topic, from
 the same query. README.md says how to run it.

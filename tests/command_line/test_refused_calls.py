@@ -208,7 +208,7 @@ class Jobs:
         assert (done.tasks, done.faults, sum(copy.rows for copy in done.copies)) == (2, (), len(KEYS))
 
     def noted(self, job: Stopped) -> Stopped:
-        """Return the job is started once."""
+        """Note the job, run it once, and return it."""
         job.note()
         job.run()
         return job

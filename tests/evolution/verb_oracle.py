@@ -251,7 +251,7 @@ class Told:
         return replace(self, rows=(*rows, result))
 
     def with_timer(self, key: str, name: str, time: int | None) -> "Told":
-        """Return a timer of a rule is set for a time, or is deleted."""
+        """Return what was told, with a timer of a rule set for a time, or deleted."""
         one = self.ruled.get(key, Ruled())
         timers = {other: at for other, at in one.timers.items() if other != name}
         if time is not None:
@@ -259,7 +259,7 @@ class Told:
         return replace(self, ruled={**self.ruled, key: replace(one, timers=timers)})
 
     def deleted(self, draft: Draft, key: Any) -> "Told":
-        """Return a result is gone, and begins anew."""
+        """Return what was told, with a result gone, so that it begins anew."""
         places = places_of(draft, self, key)
         if draft.kind != "windows":
             return self._left([place in places for place in range(len(self.rows))])
@@ -439,7 +439,7 @@ def _in_sessions(draft: Draft, rows: Sequence[Row]) -> dict[Any, Sequence[Mappin
 
 
 def _in_windows(draft: Draft, rows: Sequence[Row]) -> dict[Any, Sequence[Mapping[str, Any]]]:
-    """Return a window is as long as those of the time at which it begins."""
+    """Return the rows of each window, which is as long as windows are at the time when it begins."""
     found = defaultdict[Any, list[Row]](list)
     for size, begin, end in _eras(draft):
         for row in rows:

@@ -160,7 +160,7 @@ def drawn(kind: str, random: Random, grace: int) -> Any:
 
 
 def later(eras: Eras, windows: Any, clock: int, random: Random) -> Eras:
-    """Return the windows are these from a time on that no row has reached, and at which one of them begins."""
+    """Return the eras with one more: these windows, from a time on that no row has reached and at which one begins."""
     stretches = windows.with_grace(0) in (*CALENDARS, *OF_THE_CALENDAR)
     wait = random.choice([0, 0, 2 * SECOND, 9 * SECOND]) * (STEP if stretches else 1)
     free = max([0, clock, *eras.until]) + 1 + wait

@@ -69,7 +69,7 @@ def with_itself(windows: JoinWindows, kind: str, order: Order = Order.ARRIVAL, *
 
 
 def below_a_processor(windows: JoinWindows, kind: str, order: Order = Order.ARRIVAL, *, vectorized: bool) -> Topology:
-    """Return the graph does not let the join gather its records."""
+    """Return a topology whose graph does not let the join gather its records."""
     builder = StreamsBuilder(key_serde="string", value_serde="string", order=order)
     left = builder.stream("left").flat_map_values(lambda value: [value, value])
     return built(builder, left, builder.stream("right"), windows, kind, vectorized=vectorized)

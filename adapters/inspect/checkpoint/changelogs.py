@@ -25,7 +25,7 @@ _NO_VALUE: Final = -1
 
 
 class StateVersion(NamedTuple):
-    """A version of one partition's state: its number, and what tells it from others of that number, if anything."""
+    """A version of one partition's state: its number, and the id that tells it from others of that number, if any."""
 
     number: int
     unique: str | None = None

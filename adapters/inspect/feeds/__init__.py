@@ -1,1 +1,1 @@
-"""Columns of what an aggregate keeps of a change feed."""
+"""Columns of the state that an aggregate keeps of a change feed."""

@@ -1,4 +1,4 @@
-"""``State`` and ``Finding``: what can be wrong with a query, and what is said of it.
+"""``State`` and ``Finding``: the bad states of a query, and a report of one.
 
 Rule of this module: it is plain data. docs/doctor.md has a section for each state, of the state's name.
 """

@@ -1,4 +1,4 @@
-"""Rules of how a query lives and ends: died, out of memory, damaged files, a sink that does not return.
+"""Rules of a query's life and end: died, out of memory, damaged files, a sink that does not return.
 
 Rule of this module: a rule is a function of figures alone. An error is told once, by the rule that knows most of it.
 """

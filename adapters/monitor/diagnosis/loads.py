@@ -1,4 +1,4 @@
-"""Rules of how much there is to do: a key that has most records, lag that grows, storage that is slow.
+"""Rules of a query's load: a key that has most records, lag that grows, storage that is slow.
 
 Rule of this module: a rule is a function of figures alone.
 """

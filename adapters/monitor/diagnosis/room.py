@@ -1,4 +1,4 @@
-"""Rules of what there is room for: a disk that fills up, state that grows without bound, a standby that lags behind.
+"""Rules of room: a disk that fills up, state that grows without bound, a standby that lags behind.
 
 Rule of this module: a rule is a function of figures alone.
 """

@@ -1,4 +1,4 @@
-"""Rules of what comes in: late rows, rows that cannot be used, times that jump, a listing without the last files.
+"""Rules of the input: late rows, rows that cannot be used, times that jump, a listing without the last files.
 
 Rule of this module: a rule is a function of figures alone.
 """

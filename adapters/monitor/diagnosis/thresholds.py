@@ -1,4 +1,4 @@
-"""From which figures on a state is a bad one.
+"""The thresholds from which on a state is a bad one.
 
 Rule of this module: docs/doctor.md tells each of these numbers. Times are milliseconds.
 """

@@ -1,4 +1,4 @@
-"""``History``: what a query did over minutes, hours and days, as JSON of a bounded size.
+"""``History``: the work of a query over minutes, hours and days, as JSON of a bounded size.
 
 Rule of this module: it computes and knows the form, not where it is kept. Every micro-batch goes into the point of its
 minute, of its hour and of its day, and the oldest points go. Its JSON carries a version number, and a version never

@@ -1,4 +1,4 @@
-"""``MicroBatch``: what is kept of the progress of one micro-batch, as JSON.
+"""``MicroBatch``: the kept progress of one micro-batch, as JSON.
 
 Rule of this module: it knows the form and not where it is kept. Its JSON carries a version number, and a version never
 changes its meaning.

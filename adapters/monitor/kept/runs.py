@@ -1,4 +1,4 @@
-"""``Runs``: when a query was started, until when it was seen alive, and by which error it ended, as JSON.
+"""``Runs``: the starts of a query, its last signs of life, and the errors by which it ended, as JSON.
 
 Rule of this module: it knows the form and not where it is kept. Its JSON carries a version number, and a version never
 changes its meaning.
@@ -20,7 +20,7 @@ from millpond.stores.durability.storage.checked_text import read_count, read_tex
 
 VERSION: Final = 1
 LAST: Final = 20
-"""How many runs are told of; all are counted."""
+"""The number of runs that are kept; all are counted."""
 
 _LONGEST: Final = 1_000
 _OWN: Final = re.compile(r"millpond\.errors\.(\w+): (.*)")

@@ -1,4 +1,4 @@
-"""``Continuation``: the steps by which a checkpoint is made that goes on where another one stands.
+"""``Continuation``: the steps that make a checkpoint which goes on where another one stands.
 
 Rule of this module: the order of things. The new checkpoint is built as a draft beside its place and then renamed; it
 counts once it is there and the draft is not. So a process that dies at any step leaves nothing that counts, and the

@@ -54,7 +54,7 @@ class EmptyRun:
 
 
 def is_continued(session: SparkSession, old: str, new: str) -> bool:
-    """Return whether the checkpoint at ``new`` is there and goes on for that at ``old``.
+    """Return whether the checkpoint at ``new`` is there and continues the one at ``old``.
 
     Raises:
         ConfigurationError: it is that of another query, or the session is one of Spark Connect.

@@ -1,4 +1,4 @@
-"""``CopyFormats``: what a user says of a job's local copies to a command that warms some.
+"""``CopyFormats``: the formats of a job's local copies, given to a command that warms some.
 
 Rule of this module: it turns names and options into queries whose copies can be warmed. It reads records, and changes
 nothing.

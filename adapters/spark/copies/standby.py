@@ -50,7 +50,7 @@ Queries: TypeAlias = Callable[[Collection[Manifest]], Sequence[WarmQuery]]
 
 
 class Share(NamedTuple):
-    """One of ``of`` equal parts of the tasks, the first one of which has number 1."""
+    """One of ``of`` equal parts of the tasks; the first one has number 1."""
 
     number: int
     of: int

@@ -173,7 +173,7 @@ def warm_beside(session: SparkSession, checkpoint: str, queries: Collection[Warm
 
 @dataclass(frozen=True)
 class WarmTasks:
-    """The function of ``mapInArrow`` that takes numbers of tasks, and gives what has become of them."""
+    """The function of ``mapInArrow`` that takes numbers of tasks, and gives their outcomes."""
 
     tasks: Sequence[TaskCopies]
 

@@ -1,1 +1,1 @@
-"""A job that is not what it was: its state in another shape, its local copies in another format."""
+"""A job that has changed: its state in another shape, its local copies in another format."""

@@ -1,4 +1,4 @@
-"""``Evolution``: what a user says of a job that is not what it was, and the driver's part in carrying its state over.
+"""``Evolution``: a user's declarations of a changed job, and the driver's part in carrying its state over.
 
 Rule of this module: it decides with which generation of its state a query goes on, before the query starts. What a
 generation is, and how rows get there, is up to ``millpond.stores.evolution``.
@@ -202,7 +202,7 @@ class Whereabouts(NamedTuple):
 
 @dataclass(frozen=True)
 class RunSome:
-    """The function of ``mapInArrow`` that takes numbers of units, and gives what came of them."""
+    """The function of ``mapInArrow`` that takes numbers of units, and gives their results."""
 
     work: Work
 
@@ -364,7 +364,7 @@ def committed_of(history: History, checkpoint: Committing, *, moved: bool = Fals
     """Return what a checkpoint has of the application of a history.
 
     Args:
-        history: that of the query.
+        history: the history of the query.
         checkpoint: where it stands.
         moved: whether the checkpoint goes on for another one, so that it may hold nothing yet.
 

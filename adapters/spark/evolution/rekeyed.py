@@ -1,4 +1,4 @@
-"""The rows with which a verb begins that has another key, or is of another kind: found in the state of those before it.
+"""The first rows of a verb that has another key, or is of another kind: found in the state of earlier verbs.
 
 Rule of this module: it finds what a user declares, refuses what does not fit or would be lost, and says who runs the
 work; what the rows become is up to ``millpond.processors.verbs.rekeying``.

@@ -1,4 +1,4 @@
-"""Carrying state over without the job: what ``millpond state evolve`` and ``millpond state repartition`` do.
+"""Carrying state over without the job, for ``millpond state evolve`` and ``millpond state repartition``.
 
 Rule of this module: it finds the queries behind a checkpoint and says what was done to each. Units of work run in
 threads of this process; the query must not be running.

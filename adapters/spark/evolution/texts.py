@@ -1,4 +1,4 @@
-"""Texts with names, as Spark's tasks send them to the driver: what has become of units of work.
+"""Texts with names, in which Spark's tasks send the results of units of work to the driver.
 
 Rule of this module: it moves texts, whatever they say.
 """

@@ -1,4 +1,4 @@
-"""Verbs that are renamed, dropped or new in a checkpoint: with which generation of its state each of them goes on.
+"""Verbs that are renamed, dropped or new in a checkpoint, and the generations of state with which they go on.
 
 Spark knows operators by their numbers, so a verb may find the state of another one in its place. Where the user says
 that verbs have other names, or are gone, each verb of the query gets a generation that knows all that the checkpoint
@@ -50,7 +50,7 @@ from millpond.stores.specs.directory import plain_name
 
 
 class Committing(Protocol):
-    """A checkpoint, as far as an evolution looks at it: what has been committed there."""
+    """A checkpoint, as far as an evolution looks at it: its commits."""
 
     @property
     def location(self) -> str:

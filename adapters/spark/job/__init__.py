@@ -1,1 +1,1 @@
-"""One job: its options, who owns its state, and what it begins with."""
+"""One job: its options, the owner of its state, and its beginning."""

@@ -1,4 +1,4 @@
-"""``Job``: whose state it is, where that lives, and how far it has come.
+"""``Job``: the owner of state, its place, and its progress.
 
 Rule of this module: it sees options, the session and what is recorded of the state, never rows.
 """

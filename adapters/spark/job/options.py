@@ -1,4 +1,4 @@
-"""``JobOptions``: what a user settles once for all that a job runs, checked.
+"""``JobOptions``: the settings of a job, made once for all that it runs, and checked.
 
 Rule of this module: it sees what the user wrote and the session's settings, never state.
 """

@@ -1,4 +1,4 @@
-"""``StateAccess``: what a topology's job has kept, for those who read it or restart it beside the query.
+"""``StateAccess``: the state of a topology's job, for those who read it or restart it beside the query.
 
 Rule of this module: it starts no query, and changes nothing that a running one uses.
 """

@@ -1,4 +1,4 @@
-"""``LiveRuns``: which runs of queries this process has, kept for those who watch them from another process.
+"""``LiveRuns``: the runs of queries in this process, kept for those who watch them from another process.
 
 Rule of this module: it tells that a run is alive, and how it has ended, and nothing of what it does. What it writes is
 small and seldom: soon after a run of a known query begins, or at its first micro-batch, once a minute after that, and
@@ -17,7 +17,7 @@ from millpond.errors import MillpondError
 from millpond.masking import masked
 
 EVERY: Final = 60_000
-"""How often a run is said to be alive, in milliseconds; whoever reads may take one that is silent for dead."""
+"""How often a run is said to be alive, in milliseconds; a reader may take a silent run for dead."""
 
 _LOOK: Final = 5.0
 _log: Final = logging.getLogger("millpond.spark.progress")

@@ -1,4 +1,4 @@
-"""The error of a query that nobody catches, without Spark's plan and the JVM's stack: what Millpond says of it.
+"""The error of a query that nobody catches, shown without Spark's plan and the JVM's stack.
 
 Rule of this module: it changes what a program prints as it ends, and no exception. A hook that somebody else has set
 stays, as in notebooks.

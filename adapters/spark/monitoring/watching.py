@@ -1,4 +1,4 @@
-"""``watch``: tells of each micro-batch of all queries of a session.
+"""``watch``: reports each micro-batch of all queries of a session.
 
 Rule of this module: it listens to what Spark reports anyway. In a query's own thread only its start is remembered, and
 nothing that fails here fails a query.

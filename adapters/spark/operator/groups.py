@@ -17,7 +17,7 @@ from millpond.processors.distribution.exchange import EXCHANGE_SCHEMA, Blob
 
 
 class KeptValue(Protocol):
-    """The value of a group in Spark's state; what is handed to it counts once Spark has committed the micro-batch."""
+    """The value of a group in Spark's state; an update counts once Spark has committed the micro-batch."""
 
     def get(self) -> Any:
         """Return the value as the micro-batch finds it, a tuple; None if there is none."""

@@ -1,4 +1,4 @@
-"""``Stage``: what one operator runs for one plan, as it travels to the workers.
+"""``Stage``: the work of one operator for one plan, as it travels to the workers.
 
 Rule of this module: it describes; who runs it is up to operators.
 """

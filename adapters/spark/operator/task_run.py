@@ -1,4 +1,4 @@
-"""``TaskRun``: what one task does in one micro-batch, from the blobs that it gets to its commit.
+"""``TaskRun``: the run of one task in one micro-batch, from the blobs that it gets to its commit.
 
 Rule of this module: it opens the task's state at a manifest and commits it to another one; where manifests are kept,
 and what becomes of the output, is up to the operator.

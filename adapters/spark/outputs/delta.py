@@ -1,4 +1,4 @@
-"""Delta Lake: what a session must have to write it, and how a table takes each micro-batch once.
+"""Delta Lake: the settings that a session needs to write it, and tables that take each micro-batch once.
 
 Rule of this module: it knows Delta's settings, and no output. Delta is reached through the session alone, so its Python
 package is not needed. A table remembers, for each writer, the number of the last micro-batch that it took (Delta's

@@ -1,4 +1,4 @@
-"""A Delta table that is kept at what a change feed says.
+"""A Delta table that is kept up to date by a change feed.
 
 Rule of this module: what counts of a micro-batch is the newest change of each key, by ``sequence``. A micro-batch is
 one MERGE, in Spark's SQL, so a reader of the table never sees a part of it.

@@ -23,7 +23,7 @@ from millpond.processors.distribution.plan import BETWEEN_SINKS
 
 @dataclass(frozen=True)
 class SinkOutput:
-    """A sink and where its rows go.
+    """A sink and the output of its rows.
 
     Attributes:
         columns: the sink.

@@ -1,1 +1,1 @@
-"""From rows of DataFrames to records, and back: columns, times, and what is unusable."""
+"""From rows of DataFrames to records, and back: columns, times, and unusable rows."""

@@ -1,4 +1,4 @@
-"""Late rows: what a job left out for its time, with how late it was, and which grace would have taken it.
+"""Late rows: rows that a job left out for their time, with how late they were, and the grace that would take them.
 
 Rule of this module: it knows what such a row looks like; ``left_out`` knows the files. Times and lengths are in
 microseconds in the files.

@@ -1,4 +1,4 @@
-"""From the rows of a Spark partition to records: what happens to those that are unusable.
+"""From the rows of a Spark partition to records, with a policy for unusable ones.
 
 Rule of this module: what only the data can tell is checked here, and each value is decoded once, where its record is
 processed: in this worker, or by the task that it is sent to. Only where unusable records are to be skipped, what is

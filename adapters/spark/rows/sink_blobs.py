@@ -1,4 +1,4 @@
-"""Rows of sinks as blobs: what leaves an operator where it cannot leave as columns, and becomes columns afterward.
+"""Rows of sinks as blobs, in which they leave an operator that cannot put them out as columns.
 
 Rule of this module: between the two nobody but Arrow touches a value. Rows of several sinks leave one query in blobs of
 the exchange (``millpond.processors.distribution.exchange``): ``task`` is the task that made them, whose own operator

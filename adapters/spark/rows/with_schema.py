@@ -1,4 +1,4 @@
-"""``with_schema``: columns that are said, where a table may not be there yet."""
+"""``with_schema``: given columns for a table that may not be there yet."""
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame

@@ -1,1 +1,1 @@
-"""The SparkSession, its checkpoints, and what is sent to its workers."""
+"""The SparkSession, its checkpoints, and the functions that are sent to its workers."""

@@ -1,4 +1,4 @@
-"""Spark Declarative Pipelines: what verbs ask Spark about, where a query function may ask nothing.
+"""Spark Declarative Pipelines: the questions of verbs to Spark, where a query function may ask none.
 
 A query function of a pipeline (``@dp.table``) builds a DataFrame before the pipeline runs, and Spark refuses to analyze
 one in it. A verb has to know the columns of its inputs all the same.

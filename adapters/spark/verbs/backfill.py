@@ -1,4 +1,4 @@
-"""``Backfill``: a run of verbs over inputs that have an end, with whose state those on streams begin.
+"""``Backfill``: a run of verbs over inputs that have an end; the verbs on streams begin with its state.
 
 Rule of this module: it knows what a user says of such a run, and what its results are in files, which hold columns of
 Spark's types, and manifests beside them. When it runs, and what makes it count, is up to
@@ -51,7 +51,7 @@ class Backfill:
 
 @dataclass(frozen=True)
 class UnpackBesideManifests:
-    """The function of ``mapInArrow`` that makes rows of what left an operator, and lets manifests pass.
+    """The function of ``mapInArrow`` that makes rows of an operator's output, and lets manifests pass.
 
     Attributes:
         schema: the columns of the rows for Arrow, each nullable, and that of the manifests.

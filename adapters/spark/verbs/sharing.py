@@ -1,7 +1,7 @@
 """The choice of the verbs of a chain that share an operator.
 
 A verb shares the operator of the verb before it if both are by the same columns, Arrow evaluates what lies between, and
-the time of the one is a time of the other, or of no account. Then no shuffle, no Python process of its own and no
+the time of the one is a time of the other, or does not matter. Then no shuffle, no Python process of its own and no
 commit of Spark's lies between them. One that has begun in an operator of its own stays there, and one that has begun in
 a shared one, too, since Spark's checkpoint knows operators by their number.
 

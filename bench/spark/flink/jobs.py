@@ -1,4 +1,4 @@
-"""One contender of Flink: its jobs, what they take, and what they answer.
+"""One contender of Flink: its jobs, their times, and their answers.
 
 Flink has no micro-batches. So it runs the first rows, and then those and the others; the difference is what the others
 take, and neither start nor end is in it.

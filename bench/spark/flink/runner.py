@@ -108,7 +108,7 @@ def _create_table(environment: Any, table: dict[str, Any]) -> None:
 
 
 class Watch:
-    """Asks the job behind a port of Flink's what it does, every ``LOOK_SECONDS``.
+    """Asks the job behind a port of Flink's for its state, every ``LOOK_SECONDS``.
 
     A job whose rows are through still waits for its next checkpoint. So the time of its rows ends with the last of them
     that a task has taken.
