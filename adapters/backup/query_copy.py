@@ -173,6 +173,6 @@ def _check_free(into: QueryPlace, place: Storage, own: Collection[str]) -> None:
     """Refuse a place for the checkpoint where something is, other than files of one's own."""
     if {file.path for file in place.list("")} - {*own} or place.directories(""):
         raise PlaceTakenError(
-            f"there is something at {shown(into.checkpoint)} already; stop its query and move it away, or give a "
+            f"something already exists at {shown(into.checkpoint)}; stop its query and move it away, or give a "
             "place where nothing is"
         )

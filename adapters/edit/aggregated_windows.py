@@ -1,7 +1,7 @@
 """``AggregatedWindows``: the rows that an edit must keep right for the operator of a windowed aggregation.
 
 Rule of this module: an operator keeps which windows have come out, and how many will. What has come out is not put any
-more, as nobody would hear of it, and what will is counted anew.
+more, as no reader would see it, and a window that will is counted anew.
 """
 
 from bisect import bisect
@@ -107,7 +107,7 @@ class AggregatedWindows:
         if reached and place.end <= max(reached.values()):
             raise EditRefusedError(
                 f"the window of the row {dict(row)!r} has come out of {self.view.name!r}, as all of times up to "
-                f"{self.view.form.unit.shown(max(reached.values()))} have, so nobody would hear of it; put a later one"
+                f"{self.view.form.unit.shown(max(reached.values()))} have, so no reader would see it; put a later one"
             )
 
 

@@ -100,13 +100,13 @@ def erase(
         local_dirs: the job's ``local_dir`` on this machine.
 
     Raises:
-        ConfigurationError: nobody is named, there is no state, or a key can be one of no store.
+        ConfigurationError: ``by`` is empty, there is no state, or a key can be one of no store.
         StateConflictError: the query has committed a micro-batch meanwhile.
         BackendInUseError: somebody has a local copy open.
         DurabilityError: the storage failed.
     """
     if not by:
-        raise MissingArgumentError("nobody is named who erases; give by=..., as in by='ann'")
+        raise MissingArgumentError("an erasure needs the name of its author; give by=..., as in by='ann'")
     # Only now, because it brings all processors with it.
     from millpond.processors.verbs.carriages import CARRIAGES
 

@@ -42,7 +42,7 @@ class KeyTimer:
         try:
             to_datetime(time or 0)
         except OverflowError as error:
-            raise InvalidTimeError(f"no rule could get the time {time} us: {error}; give a datetime") from error
+            raise InvalidTimeError(f"a rule cannot get the time {time} us: {error}; give a datetime") from error
         timers = KeyTimers(store, TimerClock.WALL_CLOCK if self.wall_clock else TimerClock.EVENT_TIME)
         name = self.name.encode()
         before = timers.now(self.key, name)

@@ -69,7 +69,7 @@ class StateEditor:
 
     def __init__(self, inspector: StateInspector, by: str, why: str) -> None:
         if not by:
-            raise MissingArgumentError("nobody is named who edits the state; give by=..., as in by='ann'")
+            raise MissingArgumentError("an edit needs the name of its author; give by=..., as in by='ann'")
         self._inspector = inspector
         self._by = by
         self._why = why
@@ -105,7 +105,7 @@ class StateEditor:
             specs: as ``StateInspector.at`` takes them.
 
         Raises:
-            ConfigurationError: there is no checkpoint, no state, or nobody is named.
+            ConfigurationError: there is no checkpoint, no state, or ``by`` is empty.
             MillpondError: it cannot be read, as ``StateInspector.stores`` says.
         """
         return cls(StateInspector.at(checkpoint, state_dir, workers=workers, specs=specs), by, why)

@@ -58,7 +58,7 @@ def check_agree(results: pa.Table, history: Schemas) -> None:
         ConfigurationError: they contradict each other.
     """
     for fault in _faults(results, history):
-        raise EditRefusedError(f"{results.to_pylist()[0]!r} is what no rows have: {fault}; put what some rows have")
+        raise EditRefusedError(f"no rows have {results.to_pylist()[0]!r}: {fault}; put results that some rows have")
 
 
 def _faults(results: pa.Table, history: Schemas) -> Iterator[str]:

@@ -256,7 +256,7 @@ def _chunks(entries: Entries) -> Iterator[list[Entry]]:
 
 def _refuse_existing(place: Path) -> None:
     if place.exists():
-        raise PlaceTakenError(f"{place} is there already, and is not touched; delete it, or choose another place")
+        raise PlaceTakenError(f"{place} exists already, and is not touched; delete it, or choose another place")
 
 
 @contextmanager

@@ -108,7 +108,7 @@ def server(watched: QueryMonitor, port: int, interval: float) -> ThreadingHTTPSe
         interval: after how many seconds there is new data.
 
     Raises:
-        ConfigurationError: the port cannot be had.
+        ConfigurationError: the port cannot be opened.
     """
     found, made = Source(watched, interval), Page.made(interval)
 
@@ -118,7 +118,7 @@ def server(watched: QueryMonitor, port: int, interval: float) -> ThreadingHTTPSe
     try:
         return ThreadingHTTPServer((HOST, port), Handler)
     except (OSError, OverflowError) as error:
-        raise InvalidArgumentError(f"port {port} of {HOST} cannot be had: {error}; give another, or 0") from error
+        raise InvalidArgumentError(f"port {port} of {HOST} cannot be opened: {error}; give another, or 0") from error
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -256,7 +256,7 @@ class SparkStreams(StateAccess):
         flow = self._flow(session, plan, inputs, complete)
         if any(inputs[topic].isStreaming for topic in plan.topics):
             raise StreamingOrStaticError(
-                "a backfill is of inputs that have an end, so of static DataFrames; give streaming ones to transform"
+                "a backfill takes inputs that have an end, so static DataFrames; give streaming ones to transform"
             )
         if not plan.stages:
             raise ArgumentConflictError(

@@ -71,7 +71,7 @@ def check_calls(calls: Mapping[str, AggregateCall], window: Windows | None) -> N
                 f"{_meant_call(call)}"
             )
         if isinstance(call.column, str) and call.column == "*":
-            raise InvalidArgumentError(f"the aggregate {name!r} is of the column '*'; all rows are counted by count()")
+            raise InvalidArgumentError(f"the aggregate {name!r} is given the column '*'; all rows are counted by count()")
     check_window(window)
 
 
@@ -164,7 +164,7 @@ def check_one_gap(windows: Collection[Windows | None], where: str) -> None:
         gap = own_gap(one)
         if gap is not None:
             raise InvalidWindowError(
-                f"the gap of window is {gap!r}, of each row its own, which {where} does not take; give one for all "
+                f"the gap of window is {gap!r}, one for each row, which {where} does not take; give one for all "
                 "rows, such as SessionWindows('30 minutes')"
             )
 
@@ -187,8 +187,8 @@ def check_zones(windows: Collection[Windows | None], instants: bool, time: objec
             continue
         if instants:
             raise TimeZoneError(
-                f"windows are of the calendar, {calendar.text!r}, but not of which time zone, and the times of "
-                f"{time!r} are moments; give it: {in_a_zone(one, calendar)}"
+                f"windows of the calendar, {calendar.text!r}, need a time zone, because the times of {time!r} are "
+                f"moments; give it: {in_a_zone(one, calendar)}"
             )
         raise TimeZoneError(
             f"windows are of the calendar of {calendar.zone!r}, but the times of {time!r} are of no time zone "

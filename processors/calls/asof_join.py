@@ -96,8 +96,8 @@ def call_asof_join(
         by = as_written(list(keys.values()))
         raise ChangeFeedError(
             f"the right side of the verb {name!r} is by {', '.join(keys.values())}, and the rows of its feed replace "
-            f"each other by {own}, of which alone a delete tells; aggregate it before, with by={by}, or, to take each "
-            f"of its upserts as a row that stays, write {right.upserts(op)}"
+            f"each other by {own}, and a delete has only those columns; aggregate it before, with by={by}, or, to "
+            f"take each of its upserts as a row that stays, write {right.upserts(op)}"
         )
     return make_asof_join(
         name,
@@ -217,7 +217,7 @@ def _corrected_key(
         return None
     if left_key is None:
         raise MissingArgumentError(
-            "updates are wanted, and nothing says which columns tell left rows of one key and time apart; give "
+            "emit='updates' needs the columns that tell left rows of one key and time apart; give "
             "left_key='id', or a list of columns"
         )
     if grace is not None:

@@ -40,9 +40,9 @@ def call_latest(
     if own is not None:
         by = as_written(keys)
         raise ChangeFeedError(
-            f"the verb {name!r} is given key={by}, and the rows of its feed replace each other by {own}, of which "
-            f"alone a delete tells; write key={own}, and to know something of each {', '.join(keys)}, aggregate the "
-            f"feed: by={by}"
+            f"the verb {name!r} is given key={by}, and the rows of its feed replace each other by {own}, and a "
+            f"delete has only those columns; write key={own}, and to know something of each {', '.join(keys)}, "
+            f"aggregate the feed: by={by}"
         )
     return make_latest(
         name,

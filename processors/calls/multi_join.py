@@ -61,12 +61,12 @@ def check_tables(tables: object) -> None:
     for name in tables:
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _TAKEN:
             raise InvalidNameError(
-                f"tables names one {name!r}; give it a name of letters, digits and underscores that is none of "
+                f"tables has the name {name!r}; give one of letters, digits and underscores that is none of "
                 f"{', '.join(_TAKEN)}, such as 'orders'"
             )
     if len(tables) < 2:
         raise InvalidArgumentError(
-            f"tables has {len(tables)} of them, and a join needs two or more; give more, such as "
+            f"tables has {len(tables)} of the two or more tables that a join needs; give more, such as "
             "{'orders': orders, 'payments': payments}, or take latest for one"
         )
 
@@ -99,7 +99,7 @@ def call_multi_join(
     made = name or f"multi_join-{'-'.join(keys[next(iter(tables))])}"
     if made in tables:
         raise DuplicateNameError(
-            f"the verb's name is {made!r}, which is what one of its tables is called; give another"
+            f"the verb's name is {made!r}, which is also the name of one of its tables; give another"
         )
     ops = of_each(op, list(tables), "op")
     for table, rows in tables.items():
@@ -107,8 +107,8 @@ def call_multi_join(
         if own is not None:
             raise ChangeFeedError(
                 f"the table {table!r} of the verb {made!r} is by {', '.join(keys[table])}, and the rows of its feed "
-                f"replace each other by {own}, of which alone a delete tells; join it by table_join, as the left side, "
-                f"with left_key={own}"
+                f"replace each other by {own}, and a delete has only those columns; join it by table_join, as the "
+                f"left side, with left_key={own}"
             )
     return make_multi_join(
         made,

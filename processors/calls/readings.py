@@ -51,8 +51,8 @@ def groupings_of(
         if call.function == GROUPING:
             if call.column not in grouping.columns:
                 raise UnknownColumnError(
-                    f"{name!r}: grouping is of {call.column!r}, which is no column of the grouping sets; give one of "
-                    f"{', '.join(grouping.columns)}"
+                    f"{name!r}: grouping is given {call.column!r}, which is no column of the grouping sets; give one "
+                    f"of {', '.join(grouping.columns)}"
                 )
             told[name] = grouping.bit_of(call.column)
     return told, {name: call for name, call in calls.items() if name not in told}

@@ -158,7 +158,7 @@ def _check_feeds(
     if own is not None:
         raise ChangeFeedError(
             f"the left side of the verb {name!r} is by {', '.join(left_key)}, and the rows of its feed replace each "
-            f"other by {own}, of which alone a delete tells; write left_key={own}"
+            f"other by {own}, and a delete has only those columns; write left_key={own}"
         )
     theirs = list(on.values())
     own = key_of_feed(right, theirs, ops[1])
@@ -167,12 +167,14 @@ def _check_feeds(
         by = as_written(theirs)
         raise ChangeFeedError(
             f"the right side of the verb {name!r} is by {', '.join(theirs)}, and the rows of its feed replace each "
-            f"other by {own}, of which alone a delete tells; aggregate it before, with by={by}, and join the result"
+            f"other by {own}, and a delete has only those columns; aggregate it before, with by={by}, and join "
+            "the result"
         )
     if own is not None:
         turned = as_written(theirs) if theirs == list(on) else repr(dict(zip(theirs, on, strict=True)))
         how = {JoinType.LEFT: ", how='right'", JoinType.RIGHT: ", how='left'"}.get(join_type, "")
         raise ChangeFeedError(
             f"the right side of the verb {name!r} is by {', '.join(theirs)}, and the rows of its feed replace each "
-            f"other by {own}, of which alone a delete tells; make it the left side: on={turned}, left_key={own}{how}"
+            f"other by {own}, and a delete has only those columns; make it the left side: on={turned}, "
+            f"left_key={own}{how}"
         )

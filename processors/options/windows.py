@@ -440,7 +440,7 @@ class SessionWindows(Windows):
         for name, place in places.items():
             if place not in (None, 0):
                 raise InvalidWindowError(
-                    f"SessionWindows: {name} is {place!r}, and says where sessions of a largest length are cut; give "
+                    f"SessionWindows: {name} is {place!r}, but only sessions with a largest length are cut; give "
                     f"one, such as max_length='1 day', or leave out {name}"
                 )
 
@@ -462,7 +462,7 @@ def of_topology(windows: AnyWindows) -> AnyWindows:
     calendar = calendar_of(windows)
     if calendar is not None and calendar.zone is None:
         raise InvalidWindowError(
-            f"{type(windows).__name__}: windows are of the calendar, {calendar.text!r}, but not of which time zone; "
+            f"{type(windows).__name__}: windows of the calendar, {calendar.text!r}, need a time zone; "
             f"give it: {in_a_zone(windows, calendar)}"
         )
     gap_of = own_gap(windows)

@@ -128,7 +128,8 @@ def _of_dicts(role: str, rows: Sequence[Mapping[str, Any]], schema: pa.Schema | 
             columns[name] = pa.array([row.get(name) for row in rows], known)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise ColumnTypeError(
-                f"the column {name!r} of {role!r} has values that are not of one type: {error}; make them so"
+                f"the column {name!r} of {role!r} has values that are not of one type: {error}; give all of "
+                "them one type"
             ) from error
     if schema is not None:
         columns |= {one.name: pa.nulls(len(rows), one.type) for one in schema if one.name not in columns}

@@ -82,9 +82,9 @@ class KeptSerde(Serde[Sequence[Kept]]):
         try:
             found = [Kept(*one) for one in msgpack.unpackb(data)]
         except (ValueError, TypeError, msgpack.UnpackException) as error:
-            raise SerdeError(f"{data!r:.60} is nothing that serde {self.name!r} has written: {error}") from error
+            raise SerdeError(f"{data!r:.60} was not written by serde {self.name!r}: {error}") from error
         if not all(isinstance(one, bytes) for kept in found for one in kept[: 2 if kept.match is None else 3]):
-            raise SerdeError(f"{data!r:.60} is nothing that serde {self.name!r} has written")
+            raise SerdeError(f"{data!r:.60} was not written by serde {self.name!r}")
         return found
 
 

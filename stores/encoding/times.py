@@ -200,7 +200,7 @@ def to_length(duration: Duration, what: str) -> int:
 
 def _integer(time: object, what: str, wanted: str) -> int:
     if isinstance(time, bool) or not hasattr(time, "__index__"):
-        raise InvalidTimeError(f"{what} is {time!r}, which tells no time; give {wanted}")
+        raise InvalidTimeError(f"{what} is {time!r}, which is no time; give {wanted}")
     return _fitting(time.__index__(), what, f"{time!r}; are these milliseconds?")
 
 

@@ -111,8 +111,8 @@ def undoing_of(history: History, committed: Committed, standing: Standing, note:
     if any(one.fingerprint == newest.fingerprint for one in committed.manifests):
         raise NothingToUndoError(
             f"the state of application {history.application_id!r}, {history.sink!r}, was edited after micro-batch "
-            f"{newest.batch}, and the query has gone on since, up to micro-batch {committed.batch}: results have come "
-            "of the edit, so it cannot be undone; edit the rows once more"
+            f"{newest.batch}, and the query has gone on since, up to micro-batch {committed.batch}: results have "
+            "followed from the edit, so it cannot be undone; edit the rows once more"
         )
     if newest.edit.undoes:
         raise NothingToUndoError(
@@ -120,8 +120,8 @@ def undoing_of(history: History, committed: Committed, standing: Standing, note:
         )
     if newest.edit.erases:
         raise NothingToUndoError(
-            f"keys were erased from the state of application {history.application_id!r}, {history.sink!r}, and what is "
-            "erased is nowhere any more, so it cannot be undone; put rows anew, if that is what you want"
+            f"keys were erased from the state of application {history.application_id!r}, {history.sink!r}, and what "
+            "was erased no longer exists anywhere, so it cannot be undone; put rows anew, if that is what you want"
         )
     before = replace(history, records=history.records[:-1]).standing(committed.manifests, committed.batch)
     return edit_with(history, committed, standing, before.manifests, note)

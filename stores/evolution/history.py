@@ -441,9 +441,9 @@ class History:
                 if record.edit is not None and record.edit.erases:
                     raise CheckpointRewoundError(
                         f"keys were erased from the state of application {self.application_id!r}, {self.sink!r}, after "
-                        f"micro-batch {record.batch}, and the checkpoint stands before that, or was gone on with from "
-                        "before it; nothing leads on from there without them: start anew, with another checkpoint and "
-                        "application id"
+                        f"micro-batch {record.batch}, and the checkpoint stands before the erasure, or a query has "
+                        "gone on from before it, so the erased rows would be missing: start anew, with another "
+                        "checkpoint and application id"
                     ) from error
                 continue
         raise WrongCheckpointError(

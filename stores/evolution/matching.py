@@ -284,7 +284,7 @@ def _lacks(stores: Collection[str], after: Shape, declared: Declared) -> StateCo
     there = sorted({store.name for store in after.stores})
     return CallChangedError(
         f"the state of the verb {declared.verb!r} has the stores {list(stores)}, but as it is now the verb has "
-        f"{there}; write what it is given as it was, or {declared.anew}"
+        f"{there}; call it with its former arguments, or {declared.anew}"
     )
 
 

@@ -140,7 +140,7 @@ class Terms:
             new = f"give the new store another name, and drop the old one: Evolution(..., dropped=[{store!r}])"
         by = f" by {self.maker}" if self.maker else ""
         return CallChangedError(
-            f"the rows of the store {store!r} were made{by} with {told}, and do not become others; write {again} "
+            f"the rows of the store {store!r} were made{by} with {told}, and cannot become others; write {again} "
             f"again, or {new}"
         )
 

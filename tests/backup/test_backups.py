@@ -422,7 +422,7 @@ def test_a_place_that_is_taken_or_within_the_original_is_refused(tmp_path: Path)
     backup = backups.make(original)
     with pytest.raises(ConfigurationError, match=f"no backup '2' that is complete; only {backup.name}"):
         backups.restore(into, "2")
-    with pytest.raises(ConfigurationError, match=r"there is something at .* already; stop its query and move it away"):
+    with pytest.raises(ConfigurationError, match=r"something already exists at .*; stop its query and move it away"):
         backups.restore(original)
     with pytest.raises(ConfigurationError, match="has state of application 'app' already; stop its query and move"):
         backups.restore(QueryPlace(into.checkpoint, original.state_dir))

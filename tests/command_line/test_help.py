@@ -96,4 +96,4 @@ def test_a_length_of_time_has_a_unit_everywhere(tmp_path: Path) -> None:
         ["state", "clean", "--state-dir", str(tmp_path), "--older-than", "5"],
     ):
         error = CliRunner().invoke(app, words).exception
-        assert "'5'; say of what: '5 milliseconds', or '5 seconds'" in str(error)
+        assert "'5'; give a unit: '5 milliseconds', or '5 seconds'" in str(error)

@@ -52,13 +52,13 @@ class Calls:
 
 COMMANDS = [
     Refused(
-        "; say of what: '",
+        "; give a unit: '",
         lambda calls: durations.millis("--interval", "5"),
         lambda calls: durations.millis("--interval", "5 milliseconds"),
         lambda calls: durations.millis("--interval", "5 seconds"),
     ),
     Refused(
-        "; give more than nothing, as in '2 seconds'",
+        "; give a length above zero, as in '2 seconds'",
         lambda calls: durations.seconds("--interval", "0 seconds"),
         lambda calls: durations.seconds("--interval", "2 seconds"),
     ),
@@ -90,7 +90,7 @@ COMMANDS = [
         lambda calls: calls.standby(15),
     ),
     Refused(
-        " cannot be had: \n; give another, or 0",
+        " cannot be opened: \n; give another, or 0",
         lambda calls: calls.served(-1),
         lambda calls: calls.served(0),
     ),

@@ -148,12 +148,12 @@ class OfVerbs:
 
 EDITS = [
     Refused(
-        "nobody is named who edits the state; give by=..., as in by='ann'",
+        "an edit needs the name of its author; give by=..., as in by='ann'",
         lambda stopped: editor(stopped.query, by=""),
         lambda stopped: editor(stopped.query, by="ann").close(),
     ),
     Refused(
-        "nobody is named who erases; give by=..., as in by='ann'",
+        "an erasure needs the name of its author; give by=..., as in by='ann'",
         lambda stopped: erase(stopped.inspector(), [KEY], by=""),
         lambda stopped: erase(stopped.inspector(), [KEY], by="ann"),
     ),

@@ -507,7 +507,7 @@ def test_a_verb_in_another_shape_is_told_of_verbs_and_goes_on_once_that_is_writt
     life.partitions, name = 3, life.drafts[0].name
     with pytest.raises(StateConflictError, match=f"the state of the verb '{name}' in another shape") as refused:
         life.start(life.drafts, says=False)
-    assert "write evolution=Evolution(checkpoint); or write what the verb is given as it was" in str(refused.value)
+    assert "write evolution=Evolution(checkpoint); or call the verb with its former arguments" in str(refused.value)
     life.start(life.drafts)
     life.check()
     life.batch(ROWS, right=False)

@@ -276,7 +276,7 @@ REFUSED = [
         lambda asked: asked.plain_rows(),
     ),
     Refused(
-        " is there already, and is not touched; delete it, or choose another place",
+        " exists already, and is not touched; delete it, or choose another place",
         lambda asked: (asked.plain_rows(), asked.plain_rows()),
         lambda asked: (asked.plain_rows(), asked.into(f"parquet:{asked.place / 'other'}", "--kind", "key-value")),
         lambda asked: (asked.plain_rows(), (asked.place / "rows").unlink(), asked.plain_rows()),
@@ -303,7 +303,7 @@ def test_what_is_refused_is_brought_along_as_its_message_says(refused: Refused, 
 
 
 @pytest.mark.parametrize(
-    ("retention", "message"), [("soon", "--retention"), ("2000", "say of what: '2000 milliseconds', or '2000 seconds'")]
+    ("retention", "message"), [("soon", "--retention"), ("2000", "give a unit: '2000 milliseconds', or '2000 seconds'")]
 )
 def test_a_retention_that_is_no_length_of_time_is_refused(retention: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=message):

@@ -195,7 +195,7 @@ def test_a_row_that_is_put_is_as_if_the_rows_had_come_that_made_it(
     def put(editor: StateEditor) -> None:
         for row in rows:
             come_out = verb == "final" and row["window_start"].timestamp() * SECOND + 8 * SECOND <= reached
-            with pytest.raises(ConfigurationError, match="nobody would hear of it") if come_out else nullcontext():
+            with pytest.raises(ConfigurationError, match="no reader would see it") if come_out else nullcontext():
                 editor.put(store, [row], ahead=True)
 
     expected = told(chain, before, [read], after, **how)
@@ -297,7 +297,7 @@ def test_what_is_no_timer_is_refused_with_what_to_write() -> None:
             editor.set_timer("out-state", [PERSON], None)
         with pytest.raises(ConfigurationError, match="set, move or delete one with set_timer"):
             editor.delete("out-timers", b"x")
-        with pytest.raises(ConfigurationError, match=r"no rule could get the time .*; give a datetime"):
+        with pytest.raises(ConfigurationError, match=r"a rule cannot get the time .*; give a datetime"):
             editor.set_timer("out-timers", [PERSON], 2**50)
         later = datetime(2026, 1, 1, tzinfo=UTC)
         editor.set_timer("out-timers", [PERSON], later)

@@ -91,5 +91,5 @@ def test_other_hosts_paths_and_methods_are_refused(serving: ThreadingHTTPServer)
 
 
 def test_a_port_that_is_taken_is_refused(serving: ThreadingHTTPServer, query: Query) -> None:
-    with pytest.raises(ConfigurationError, match="cannot be had"):
+    with pytest.raises(ConfigurationError, match="cannot be opened"):
         server(QueryMonitor(str(query.checkpoint)), serving.server_port, 1.0)

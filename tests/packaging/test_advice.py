@@ -44,9 +44,9 @@ FOLLOWED = {
     "test_a_state_that_counts_changes_never_becomes_one_of_rows",
     " is that of \n": "evolution/test_verb_starts.py::"
     "test_the_name_of_a_verb_of_another_kind_is_refused_with_both_kinds_and_the_line_that_is_right",
-    "write what the verb is given as it was, or give it another name, and drop this one": "spark/test_stream_join.py::"
+    "call the verb with its former arguments, or give it another name, and drop this one": "spark/test_stream_join.py::"
     "test_another_type_that_cannot_go_on_with_the_stores_is_refused_without_advice_to_carry_them_over",
-    "; write what it is given as it was, or ": "stores/evolution/test_advice.py::"
+    "; call it with its former arguments, or ": "stores/evolution/test_advice.py::"
     "test_a_verb_is_told_of_its_own_name_and_of_the_kinds_that_its_stores_may_become",
     "lacks the edit; to go on with that, write": "evolution/test_verb_starts.py::"
     "test_a_start_that_takes_a_renaming_out_is_refused_where_there_is_an_edit_under_the_new_name",
@@ -94,7 +94,7 @@ FOLLOWED = {
     "test_a_backfill_comes_too_late_for_a_job_that_has_begun",
     "has begun and has not come to its end": "spark/test_verb_backfill.py::"
     "test_what_waits_in_verbs_comes_out_of_the_stream_and_a_backfill_that_died_between_verbs_goes_on",
-    "and do not become others": "evolution/test_parameters.py::test_the_advice_of_a_refusal_works",
+    "and cannot become others": "evolution/test_parameters.py::test_the_advice_of_a_refusal_works",
     "has other calls than its state": "processors/verbs/test_kept_calls.py::test_the_advice_of_each_refusal_works",
     "a job goes on there. Stop it": "spark/test_continuation.py::"
     "test_a_checkpoint_that_has_gone_on_since_state_was_carried_over_is_not_continued",
@@ -127,7 +127,7 @@ FOLLOWED = {
     "test_a_verb_is_not_renamed_to_one_that_had_other_columns_but_to_another_name",
     "in another shape than this query was built for": "stores/evolution/test_advice.py::"
     "test_of_two_jobs_that_were_built_before_either_ran_the_other_goes_on_when_it_is_built_again",
-    "nothing leads on from there without them": "edit/test_erasing.py::"
+    "the erased rows would be missing": "edit/test_erasing.py::"
     "test_a_query_that_goes_on_from_before_an_erasure_is_told_of_it",
     "holds the state of that verb, whose files": "spark/test_renamed_verbs.py::"
     "test_verbs_that_share_an_operator_are_renamed_and_dropped_and_nothing_runs_before_that_is_said",
@@ -145,7 +145,7 @@ FOLLOWED = {
     "test_state_that_was_carried_over_last_is_told_why_nothing_is_undone_and_the_way_back",
     "again, carry it over once more: ": "evolution/test_verb_starts.py::"
     "test_state_that_was_carried_over_last_is_told_why_nothing_is_undone_and_the_way_back",
-    "is nowhere any more, so it cannot be undone": "edit/test_erasing.py::test_it_is_not_undone",
+    "no longer exists anywhere, so it cannot be undone": "edit/test_erasing.py::test_it_is_not_undone",
     "the query has gone on while its keys were erased": "edit/test_erasing.py::"
     "test_keys_are_erased_again_from_a_query_that_has_gone_on_meanwhile_once_it_is_stopped",
     "and some would be missing in them; the earliest": _WINDOWS_THAT_CHANGE,
@@ -212,7 +212,7 @@ FOLLOWED_CALLS = {
     "test_of_two_who_copy_to_one_place_one_is_refused_and_the_other_has_a_whole_copy",
     "; millpond explain lists all of them": "command_line/test_explaining.py::"
     "test_what_is_no_code_is_refused_with_one_that_is",
-    "is of the column '*'; all rows are counted by count()": "pond/test_calls_from_elsewhere.py::"
+    "is given the column '*'; all rows are counted by count()": "pond/test_calls_from_elsewhere.py::"
     "test_the_line_for_an_aggregate_from_elsewhere_is_followed",
     " is not Spark DDL: ": "spark/test_apply.py::test_a_schema_that_spark_cannot_read_is_told_how_to_write_one",
     "nothing tells of which kinds": "stores/evolution/test_advice.py::"
@@ -248,7 +248,7 @@ FOLLOWED_CALLS = {
     "test_rows_are_explained_by_the_version_that_their_micro_batch_has_read",
     ", so there is nothing to run the code over; give after=... an earlier one": _WHAT_IF,
     ", which are not to be changed; give into=... a place beside them": _WHAT_IF,
-    " already; delete it if it is of an earlier call, or give into=... a place where nothing is": _WHAT_IF,
+    "; delete it if it is of an earlier call, or give into=... a place where nothing is": _WHAT_IF,
     "leave into=... out, and change no more than that allows": _WHAT_IF,
     "; have it call the verbs of the Millpond that it is given, on streaming DataFrames": _WHAT_IF,
     "; change what is made of them, and leave the sources as they are": _WHAT_IF,
@@ -259,7 +259,7 @@ FOLLOWED_CALLS = {
     " needs; choose a later micro-batch": f"{_FORKED}"
     "test_a_fork_has_the_state_and_records_of_its_micro_batch_and_whatever_is_gone_is_named",
     "; give a place beside them": _TAKEN,
-    " already; stop its query and move it away, or give a ": _TAKEN,
+    "; stop its query and move it away, or give a ": _TAKEN,
     " already; stop its query and move \n away, or give a place where nothing of it is": _TAKEN,
     "; give at least 1, which is the backup that is made": "backup/test_backups.py::"
     "test_as_many_backups_are_kept_as_are_wanted",
@@ -304,7 +304,7 @@ FOLLOWED_CALLS = {
     "test_what_is_no_timer_is_refused_with_what_to_write",
     "; set, move or delete one with set_timer": "metamorphic/test_edits.py::"
     "test_what_is_no_timer_is_refused_with_what_to_write",
-    "no rule could get the time": "metamorphic/test_edits.py::test_what_is_no_timer_is_refused_with_what_to_write",
+    "a rule cannot get the time": "metamorphic/test_edits.py::test_what_is_no_timer_is_refused_with_what_to_write",
     " its own name is ": _ANOTHER_RELEASE,
     "of the backend contract, but Millpond ": _ANOTHER_RELEASE,
     "; report it to those who made that distribution": _ANOTHER_RELEASE,
@@ -382,7 +382,7 @@ FOLLOWED_CALLS = {
     "test_without_the_package_the_error_says_what_to_install",
     "; delete the key, which then begins anew": "metamorphic/test_edits.py::"
     "test_aggregates_whose_results_do_not_tell_their_states_are_refused_by_the_name_of_the_call",
-    "; put what some rows have": "edit/test_putting_results.py::"
+    "no rows have \n: \n; put results that some rows have": "edit/test_putting_results.py::"
     "test_results_that_no_rows_have_together_are_refused_and_those_of_some_rows_are_put",
     " has a timestamp that no row of its window has; give a ": "metamorphic/test_edits.py::"
     "test_a_window_that_no_row_could_be_in_is_refused_with_one_that_fits",
@@ -436,7 +436,7 @@ FOLLOWED_CALLS = {
     "test_rows_with_an_order_are_replaced_by_one_with_a_later_order_or_erased",
     "depends on its rows; put a value of one that is there": "metamorphic/test_edits.py::"
     "test_of_windows_that_depend_on_rows_those_that_are_there_get_other_values",
-    "so nobody would hear of it; put a later one": "metamorphic/test_edits.py::"
+    "so no reader would see it; put a later one": "metamorphic/test_edits.py::"
     "test_a_window_that_has_come_out_is_not_put_and_a_later_one_comes_out",
     "is to go on with what it was, let it run a micro-batch first": "evolution/test_verb_starts.py::"
     "test_an_edit_reaches_a_verb_that_has_gone_on_under_its_old_name_after_it_was_started_under_another",

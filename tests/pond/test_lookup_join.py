@@ -549,7 +549,7 @@ REFUSED = [
         lambda path: looked(path, max_bytes=0),
         lambda path: looked(path, max_bytes=2_147_483_647),
     ),
-    Refused("; make the left one what the other is, as ", lambda path: looked(path, left=WALL), looked),
+    Refused("; cast the left one to the type of the right one, in ", lambda path: looked(path, left=WALL), looked),
     Refused(
         " has no files whose names end with \n; write one before",
         lambda path: looked(path, ParquetTable(path)),

@@ -185,7 +185,7 @@ def applied(pond: Pond, schema: Any) -> pa.Table:
 
 REFUSED = [
     Refused(
-        ", of each row its own, which \n does not take; give one for all rows, such as SessionWindows(",
+        ", one for each row, which \n does not take; give one for all rows, such as SessionWindows(",
         lambda pond: pond.top_n(ROWS, 1, **BY, order="n", window=SessionWindows(pc.field("n"), at_most="1 hour")),
         lambda pond: pond.top_n(ROWS, 1, **BY, order="n", window=SessionWindows("30 minutes")),
     ),
@@ -244,7 +244,7 @@ REFUSED = [
         by(cube("k"), r=agg.grouping("k")),
     ),
     Refused(
-        "grouping is of \n, which is no column of the grouping sets; give one of ",
+        "grouping is given \n, which is no column of the grouping sets; give one of ",
         by(cube("k"), r=agg.grouping("o")),
         by(cube("k"), r=agg.grouping("k")),
     ),
@@ -280,35 +280,35 @@ REFUSED = [
         lambda pond: changed(pond, feed(pond).drop_columns(["k", "op"]), by="n"),
     ),
     Refused(
-        ", of which alone a delete tells; write key=\n, and to know something of each \n, aggregate the feed: by=",
+        ", and a delete has only those columns; write key=\n, and to know something of each \n, aggregate the feed: ",
         lambda pond: pond.latest(feed(pond), key="o", time="t"),
         lambda pond: pond.latest(feed(pond), key="k", time="t"),
         lambda pond: changed(pond, feed(pond), by="o"),
     ),
     Refused(
-        ", of which alone a delete tells; write left_key=",
+        ", and a delete has only those columns; write left_key=",
         lambda pond: by_o(pond, feed(pond), NAMED),
         lambda pond: by_o(pond, feed(pond), NAMED, left_key="k"),
     ),
     Refused(
-        ", of which alone a delete tells; make it the left side: on=\n, left_key=",
+        ", and a delete has only those columns; make it the left side: on=\n, left_key=",
         lambda pond: by_o(pond, NAMED, feed(pond), how="left"),
         lambda pond: by_o(pond, feed(pond), NAMED, left_key="k", how="right"),
     ),
     Refused(
-        ", of which alone a delete tells; aggregate it before, with by=\n, and join the result",
+        ", and a delete has only those columns; aggregate it before, with by=\n, and join the result",
         lambda pond: met_by_o(pond, pond.latest(THEIRS, key="k2", time="t2"), "t2"),
         lambda pond: met_by_o(
             pond, changed(pond, pond.latest(THEIRS, key="k2", time="t2"), by="o", time="t2"), "change_time"
         ),
     ),
     Refused(
-        ", of which alone a delete tells; join it by table_join, as the left side, with left_key=",
+        ", and a delete has only those columns; join it by table_join, as the left side, with left_key=",
         lambda pond: pond.multi_join({"os": NAMED, "rows": feed(pond)}, on="o", time={"os": "u", "rows": "t"}),
         lambda pond: by_o(pond, feed(pond), NAMED, left_key="k"),
     ),
     Refused(
-        ", of which alone a delete tells; aggregate it before, with by=\n, or, to take each of its upserts",
+        ", and a delete has only those columns; aggregate it before, with by=\n, or, to take each of its upserts",
         lambda pond: met(pond, feed(pond)),
         lambda pond: met(pond, changed(pond, feed(pond), by="o"), "change_time"),
         lambda pond: met(pond, kept_upserts(pond)),
@@ -398,7 +398,7 @@ REFUSED = [
         lambda pond: counted(pond),
     ),
     Refused(
-        "count_if is of a condition, and was given None; give one, such as ",
+        "count_if takes a condition, and was given None; give one, such as ",
         lambda pond: agg.count_if(None),
         lambda pond: pond.aggregate(ROWS, {"r": agg.count_if("yes")}, **BY),
     ),
@@ -434,12 +434,12 @@ REFUSED = [
         lambda pond: pond.aggregate(ROWS, {"r": agg.count_distinct("n")}, **BY),
     ),
     Refused(
-        " is of a column, and was given None; give one, such as ",
+        " takes a column, and was given None; give one, such as ",
         lambda pond: agg.sum(None),
         lambda pond: pond.aggregate(ROWS, {"r": agg.sum("n")}, **BY),
     ),
     Refused(
-        " is of two columns, and was given ",
+        " takes two columns, and was given ",
         lambda pond: agg.map_agg(None, "n"),
         lambda pond: pond.aggregate(ROWS, {"r": agg.map_agg("k", "n")}, **BY),
     ),
@@ -553,7 +553,7 @@ REFUSED = [
         lambda pond: pond.latest(ROWS, **KEYED),
     ),
     Refused(
-        " has values that are not of one type: \n; make them so",
+        " has values that are not of one type: \n; give all of them one type",
         lambda pond: pond.latest([*ROWS, {**ROWS[0], "n": "one"}], **KEYED),
         lambda pond: pond.latest([*ROWS, {**ROWS[0], "n": 2}], **KEYED),
     ),
@@ -628,12 +628,12 @@ REFUSED = [
         lambda pond: many(pond, {"rows": ROWS, "others": OTHERS}),
     ),
     Refused(
-        "tables names one \n; give it a name of letters, digits and underscores",
+        "tables has the name \n; give one of letters, digits and underscores",
         lambda pond: many(pond, {"left": ROWS, "others": OTHERS}),
         lambda pond: many(pond, {"rows": ROWS, "others": OTHERS}),
     ),
     Refused(
-        "tables has \n of them, and a join needs two or more; give more, such as ",
+        "tables has \n of the two or more tables that a join needs; give more, such as ",
         lambda pond: many(pond, {"rows": ROWS}),
         lambda pond: many(pond, {"rows": ROWS, "others": OTHERS}),
         lambda pond: pond.latest(ROWS, **KEYED),
@@ -700,7 +700,7 @@ REFUSED = [
         lambda pond: many(pond, on={"rows": "k", "others": ["k"], "more": "k"}),
     ),
     Refused(
-        ", which is what one of its tables is called; give another",
+        ", which is also the name of one of its tables; give another",
         lambda pond: many(pond, name="rows"),
         lambda pond: many(pond, name="joined"),
     ),
@@ -761,7 +761,7 @@ REFUSED = [
         lambda pond: Pond(backend="memory"),
     ),
     Refused(
-        " replace each other by \n, of which alone a delete tells; leave key out",
+        " replace each other by \n, and a delete has only those columns; leave key out",
         lambda pond: pond.aggregate(pond.latest(TABLE, **KEYED), N, by="o", time="t", key=["k", "o"]),
         lambda pond: pond.aggregate(pond.latest(TABLE, **KEYED), N, by="o", time="t"),
         lambda pond: pond.aggregate(pond.latest(TABLE, **KEYED), N, by="o", time="t", key="k"),

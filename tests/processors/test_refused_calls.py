@@ -546,7 +546,7 @@ TABLES = [
         lambda calls: TimeWindows("1 day"),
     ),
     Refused(
-        ", and says where sessions of a largest length are cut; give one, such as max_length='1 day', or leave out ",
+        ", but only sessions with a largest length are cut; give one, such as max_length='1 day', or leave out ",
         lambda calls: SessionWindows("30 minutes", zone="Europe/Berlin"),
         lambda calls: SessionWindows("30 minutes", zone="Europe/Berlin", max_length="1 day"),
         lambda calls: SessionWindows("30 minutes"),
@@ -614,12 +614,12 @@ TABLES = [
         lambda calls: TimeWindows("1 day", zone="UTC"),
     ),
     Refused(
-        ": windows are of the calendar, \n, but not of which time zone; give it: ",
+        ": windows of the calendar, \n, need a time zone; give it: ",
         lambda calls: calls.stream().group_by_key().windowed_by(TimeWindows("1 month")),
         lambda calls: calls.stream().group_by_key().windowed_by(TimeWindows("1 month", zone="Europe/Berlin")),
     ),
     Refused(
-        ": windows are of the calendar, \n, but not of which time zone; give it: ",
+        ": windows of the calendar, \n, need a time zone; give it: ",
         lambda calls: calls.stream().group_by_key().windowed_by(SessionWindows("1 hour", max_length="1 month")),
         lambda calls: (
             calls.stream()

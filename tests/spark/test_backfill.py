@@ -225,7 +225,7 @@ def test_backfills_that_make_no_sense_are_refused_and_leave_nothing(
     static = spark.createDataFrame([("a", "", 2)], DDL)
     spark.createDataFrame([("a", "", 2)], DDL).write.parquet(f"{tmp_path}/in")
     stream = spark.readStream.schema(DDL).parquet(f"{tmp_path}/in")
-    with pytest.raises(ConfigurationError, match="a backfill is of inputs that have an end"):
+    with pytest.raises(ConfigurationError, match="a backfill takes inputs that have an end"):
         streams.backfill({"words": stream}, sink="totals")
     with pytest.raises(ConfigurationError, match="keeps no state for the sink 'copies'"):
         streams.backfill({"plain": static}, sink="copies")

@@ -360,7 +360,7 @@ def test_the_wall_time_of_a_table_is_compared_with_that_of_rows_alone(spark: Spa
     pq.write_table(plain, tmp_path / "quotes" / "1.parquet")
     table, frame = ParquetTable(tmp_path / "quotes"), spark.createDataFrame([("a", at(60), 1)], TRADES)
     pond = Millpond(application_id="job", state_dir=f"{tmp_path}/state", backend="memory")
-    with pytest.raises(ConfigurationError, match=r"make the left one .*\.cast\('timestamp'\) or \.cast"):
+    with pytest.raises(ConfigurationError, match=r"cast the left one .*\.cast\('timestamp'\) or \.cast"):
         pond.lookup_join(frame, table, **JOIN)
     given = {**JOIN, "left_time": F.col("t").cast("timestamp_ntz")}
     assert [row["bid"] for row in pond.lookup_join(frame, table, **given).collect()] == [7]

@@ -276,7 +276,7 @@ ARGUMENTS = [
         lambda calls: calls.windows(SessionWindows(F.make_dt_interval(mins=F.col("a").cast("int")), at_most="1 hour")),
     ),
     Refused(
-        ", of each row its own, which \n does not take; give one for all rows, such as SessionWindows(",
+        ", one for each row, which \n does not take; give one for all rows, such as SessionWindows(",
         lambda calls: calls.windows(
             SessionWindows(F.col("a"), at_most="1 hour"), until={"2026-06-01T00:00:00Z": SessionWindows("1 hour")}
         ),
@@ -367,7 +367,7 @@ ARGUMENTS = [
         lambda calls: calls.asof(),
     ),
     Refused(
-        "columns tell left rows of one key and time apart; give left_key='id', or a list of columns",
+        "columns that tell left rows of one key and time apart; give left_key='id', or a list of columns",
         lambda calls: calls.asof(emit="updates"),
         lambda calls: calls.asof(emit="updates", left_key="a"),
         lambda calls: calls.asof(emit="updates", left_key=["a", "k"]),
@@ -432,7 +432,7 @@ ARGUMENTS = [
         ),
     ),
     Refused(
-        "a backfill is of inputs that have an end, and complete is",
+        "a backfill takes inputs that have an end, and complete is",
         lambda calls: calls.pond.backfill(complete=calls.frames.left),
         lambda calls: calls.pond.backfill(complete=calls.frames.spark.range(1)),
         lambda calls: calls.pond.backfill(),
@@ -492,7 +492,7 @@ ARGUMENTS = [
         )
     ),
     Refused(
-        " is of two columns, and was given \n and \n; give both, such as ",
+        " takes two columns, and was given \n and \n; give both, such as ",
         lambda calls: calls.aggregate({"n": aggregates.corr("a", None)}),
         lambda calls: calls.aggregate({"n": aggregates.corr("a", "a")}),
     ),
@@ -622,7 +622,7 @@ COLUMNS = [
         lambda calls: calls.asof(direction="forward", exact=False, grace="5 minutes", tolerance="5 minutes"),
     ),
     Refused(
-        "lag is of one row before each row, and an aggregate has none",
+        "lag takes a row before each row, and an aggregate has none",
         lambda calls: calls.aggregate({"n": aggregates.lag("a")}),
         lambda calls: calls.over({"n": aggregates.lag("a")}),
         lambda calls: calls.aggregate({"n": aggregates.last("a")}),
@@ -734,7 +734,7 @@ VERBS = [
         lambda calls: (calls.latest(name="one"), calls.latest(name="other", history="2 hours")),
     ),
     Refused(
-        "which is what its input is called; give another",
+        "which is also the name of its input; give another",
         lambda calls: calls.latest(name="input"),
         lambda calls: calls.latest(name="rows"),
     ),
@@ -919,7 +919,7 @@ INPUTS = [
         lambda calls: calls.streams().transform({"words": calls.static}, sink="counts"),
     ),
     Refused(
-        "so of static DataFrames; give streaming ones to transform",
+        "so static DataFrames; give streaming ones to transform",
         lambda calls: calls.streams().backfill({"words": calls.stream}),
         lambda calls: calls.streams().transform({"words": calls.stream}),
     ),
@@ -937,7 +937,7 @@ INPUTS = [
         ),
     ),
     Refused(
-        "ticks has nobody to wake: ",
+        "ticks has no task to wake: ",
         lambda calls: calls.streams(calls.stateless()).transform({"words": calls.stream}, ticks=calls.stream),
         lambda calls: calls.streams(calls.stateless()).transform({"words": calls.stream}),
         lambda calls: calls.streams(calls.counts()).transform({"words": calls.stream}, ticks=calls.stream),
@@ -1009,7 +1009,7 @@ OUTPUTS = [
         lambda calls: calls.output(FormatOutput("kafka")),
     ),
     Refused(
-        "which is what the directories of a FileOutput are called; give the column another name",
+        "which is also the name of the directories of a FileOutput; give the column another name",
         lambda calls: calls.output(FileOutput("/out"), "batch_id"),
         lambda calls: calls.output(FileOutput("/out"), "batch"),
     ),

@@ -117,7 +117,7 @@ def test_a_row_with_a_bound_beyond_at_most_fails_the_query_or_is_left_out(spark:
         job.run(joined("fail"))
     job.run(joined("skip"))
     assert [row[2] for row in job.written(joined("skip"))] == [1]
-    with pytest.raises(StateConflictError, match=r"at_most='1 hour' and not none, .*, and do not become others"):
+    with pytest.raises(StateConflictError, match=r"at_most='1 hour' and not none, .*, and cannot become others"):
         job.run(joined("skip", {"within": "1 hour"}))
 
 
@@ -133,7 +133,7 @@ def test_another_type_that_cannot_go_on_with_the_stores_is_refused_without_advic
         job.run(job.pond(**declared).stream_join(left, right, **{**given, "how": how, "name": name}))
 
     run("right")
-    with pytest.raises(StateConflictError, match="write what the verb is given as it was") as refused:
+    with pytest.raises(StateConflictError, match="call the verb with its former arguments") as refused:
         run("inner")
     assert "to carry the state over" not in str(refused.value)
     assert "evolution=Evolution(checkpoint, dropped=['pairs'])" in str(refused.value)

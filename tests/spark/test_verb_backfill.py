@@ -109,7 +109,7 @@ def test_a_backfill_of_a_verb_is_done_once_and_what_makes_no_sense_is_refused_an
     stream = spark.readStream.schema(rows(1).schema).parquet(f"{tmp_path}/in")
     past = whole.backfill(results=f"{tmp_path}/results")
     refused: list[tuple[Callable[[], Any], str]] = [
-        (lambda: newest(past, stream), "a backfill is of inputs that have an end, and those of the verb 'newest' are"),
+        (lambda: newest(past, stream), "a backfill takes inputs that have an end, and those of the verb 'newest' are"),
         (lambda: whole.backfill(complete=stream), "complete is a streaming DataFrame; give a static one"),
         (lambda: newest(past, rows(1).withColumn("none", F.lit(None))), r"'newest': column 'none' is of type void"),
     ]

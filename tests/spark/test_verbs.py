@@ -301,7 +301,7 @@ def refusals() -> list[Any]:
             {"renamed": {"m": "nn"}},
             "renamed says that 'm' is 'nn' now, but no input has a 'nn'; did you mean 'n'",
         ),
-        ("asof_join", {"name": "left"}, "name is 'left', which is what its input is called"),
+        ("asof_join", {"name": "left"}, "name is 'left', which is also the name of its input"),
         ("asof_join", {"how": "outer"}, "how is 'outer'; give 'inner' or 'left' or 'semi' or 'anti'"),
         ("asof_join", {"how": "left", "default": {"vv": "-"}}, "no column of right in the result; did you mean 'v'"),
         ("asof_join", {"on": {"ts": "id"}}, r"joins \(ts: timestamp.* with \(id: int32\), whose types differ"),

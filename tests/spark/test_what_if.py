@@ -231,7 +231,7 @@ def test_what_cannot_be_forked_is_refused_with_what_to_give(job: Job) -> None:
     refused("is the last one .* give after=... an earlier one, from 0 on", after=2)
     refused("within the checkpoint or the state directory", into=f"{job.directory}/state/forks")
     (job.directory / "forks" / "now").mkdir(parents=True)
-    refused("there is something at .*forks/now already; delete it")
+    refused("something already exists at .*forks/now; delete it")
     refused("leave into=... out", evolution=Evolution(place, into=f"{place}-2"))
     refused("made with another Millpond; have it call", changed=lambda _: totals(job.pond()))
     refused("a static DataFrame; have it call", changed=lambda some: totals(some).sparkSession.range(1))

@@ -186,7 +186,7 @@ def test_what_is_kept_of_windows_tells_where_they_begin_and_end() -> None:
         assert grid_of(terms) is None
     assert grid_of({"windows": "TimeWindows", "size": 10}) == EvenGrid(10, 10, 0)
     for damaged in ({"size": "2 months"}, {"size": 10, "zone": "UTC"}):
-        with pytest.raises(CorruptStoreError, match="tell of windows that there are not"):
+        with pytest.raises(CorruptStoreError, match="describe windows that do not exist"):
             grid_of({"windows": "TimeWindows", **damaged})
     micros = grid_of({"windows": "_TimeWindows", "size": DAY * 1000, "zone": "UTC", "week_start": ""})
     assert micros == Calendar(CalendarUnit.DAY, "UTC", scale=TimeUnit.MICROSECOND)

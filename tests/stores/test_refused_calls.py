@@ -204,7 +204,7 @@ ENCODING = [
         lambda _: same(to_instant(datetime(2026, 1, 31).astimezone()), int(datetime(2026, 1, 31).timestamp()) * 1000),
     ),
     Refused(
-        ", which tells no time; give ",
+        ", which is no time; give ",
         lambda _: to_instant("2026-01-31"),  # type: ignore[arg-type]
         lambda _: same(to_instant(1_769_817_600_000), 1_769_817_600_000),
         lambda _: same(to_instant(datetime(2026, 1, 31, tzinfo=UTC)), 1_769_817_600_000),

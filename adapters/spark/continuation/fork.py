@@ -126,7 +126,7 @@ class Original:
             )
         if files.exists(into):
             raise PlaceTakenError(
-                f"there is something at {into} already; delete it if it is of an earlier call, or give into=... a "
+                f"something already exists at {into}; delete it if it is of an earlier call, or give into=... a "
                 "place where nothing is"
             )
 

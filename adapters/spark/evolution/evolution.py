@@ -432,7 +432,7 @@ def _conflict_of_verb(history: History, verb: VerbOf, before: Shape, shape: Shap
         carried = ""
     return StoresChangedError(
         f"{history.storage.describe(history.application_id)} holds the state of the verb {verb.name!r} in another "
-        f"shape than it has now:\n{told_difference(before, shape)}\n{carried}write what the verb is given as it was, "
+        f"shape than it has now:\n{told_difference(before, shape)}\n{carried}call the verb with its former arguments, "
         f"or give it another name, and drop this one: {declaration(None, dropped=[verb.name])}; "
         "print(pond.plan(checkpoint)) tells what becomes of all verbs"
     )

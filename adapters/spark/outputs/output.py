@@ -84,8 +84,8 @@ class FileOutput:
             )
         if _BATCH_COLUMN in columns.names:
             raise InvalidOutputError(
-                f"sink {sink!r} has a column {_BATCH_COLUMN!r}, which is what the directories of a FileOutput are "
-                "called; give the column another name"
+                f"sink {sink!r} has a column {_BATCH_COLUMN!r}, which is also the name of the directories of a "
+                "FileOutput; give the column another name"
             )
         for name in self.partition_by:
             if name not in columns.names:

@@ -30,6 +30,6 @@ def check_ticks(ticks: DataFrame | None, plan: Plan, *, streaming: bool) -> None
         )
     if not plan.stages:
         raise ArgumentConflictError(
-            f"ticks has nobody to wake: what the sink {plan.sink!r} depends on keeps no state, so it has no tasks; "
+            f"ticks has no task to wake: nothing that the sink {plan.sink!r} depends on keeps state; "
             "leave ticks out, or connect a store to the processor that schedules"
         )

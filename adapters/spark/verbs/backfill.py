@@ -40,7 +40,7 @@ class Backfill:
     def __post_init__(self) -> None:
         if self.complete is not None and self.complete.isStreaming:
             raise StreamingOrStaticError(
-                "a backfill is of inputs that have an end, and complete is a streaming DataFrame; give a static one, "
+                "a backfill takes inputs that have an end, and complete is a streaming DataFrame; give a static one, "
                 "such as spark.range(1), or none"
             )
 

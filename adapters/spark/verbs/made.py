@@ -318,7 +318,7 @@ class MadeVerbs:
             notebook.
 
         Raises:
-            ConfigurationError: the micro-batch is not retained or the last one, there is something at ``into``, the
+            ConfigurationError: the micro-batch is not retained or the last one, something exists at ``into``, the
                 query has other sources or verbs of another Millpond, the evolution goes on elsewhere, or the key is
                 none of the results.
             StateConflictError: the changed code cannot go on with the state; the message has what to write.

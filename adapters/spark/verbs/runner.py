@@ -50,7 +50,7 @@ class VerbRunner:
                 state has rows that were put with other expressions.
         """
         if name in (one.role for one in inputs):
-            raise DuplicateNameError(f"the verb's name is {name!r}, which is what its input is called; give another")
+            raise DuplicateNameError(f"the verb's name is {name!r}, which is also the name of its input; give another")
         changes.check(inputs)
         check_equal_times(name, inputs)
         streaming = inputs[0].frame.isStreaming
@@ -60,7 +60,7 @@ class VerbRunner:
             )
         if streaming and self.backfill is not None:
             raise StreamingOrStaticError(
-                f"a backfill is of inputs that have an end, and those of the verb {name!r} are streaming DataFrames; "
+                f"a backfill takes inputs that have an end, and those of the verb {name!r} are streaming DataFrames; "
                 "give static ones here, and the streaming ones to the Millpond itself"
             )
         session = inputs[0].frame.sparkSession

@@ -103,7 +103,7 @@ def _of_verb(
     if key is not None and feed.row is not None and set(column_names(key, "key")) != set(feed.row):
         raise ChangeFeedError(
             f"the verb {name!r} is given key={key!r}, and the rows of its feed replace each other by "
-            f"{', '.join(sorted(feed.row))}, of which alone a delete tells; leave key out"
+            f"{', '.join(sorted(feed.row))}, and a delete has only those columns; leave key out"
         )
     by_sequence = feed.sequence is not None and (order is None or rows.is_column(order, feed.sequence))
     if order is not None and feed.sequence is not None and not by_sequence:

@@ -236,8 +236,8 @@ def _check_times(left: pa.DataType, right: pa.DataType, times: tuple[Any, str]) 
     if left != right:
         kinds = ["a point in time" if one == INSTANT else "a time without a time zone" for one in (left, right)]
         raise TimeZoneError(
-            f"left_time, {times[0]!r}, is {kinds[0]}, and right_time, {times[1]!r}, {kinds[1]}; make the left one what "
-            "the other is, as Spark does by .cast('timestamp') or .cast('timestamp_ntz')"
+            f"left_time, {times[0]!r}, is {kinds[0]}, and right_time, {times[1]!r}, {kinds[1]}; cast the left one to "
+            "the type of the right one, in Spark by .cast('timestamp') or .cast('timestamp_ntz')"
         )
 
 

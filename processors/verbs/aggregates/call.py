@@ -67,7 +67,7 @@ class AggregateCall:
     def __post_init__(self) -> None:
         if self.column is None and self.function != COUNT:
             raise InvalidArgumentError(
-                f"{self._name} is of a column, and was given None; give one, such as {self._name}('amount')"
+                f"{self._name} takes a column, and was given None; give one, such as {self._name}('amount')"
             )
 
     @property

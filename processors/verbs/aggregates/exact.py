@@ -23,7 +23,7 @@ def count_if(condition: object) -> AggregateCall:
     """Return for how many rows a condition is true: ``count(where=condition)``; never null."""
     if condition is None:
         raise InvalidArgumentError(
-            "count_if is of a condition, and was given None; give one, such as \"status = 'paid'\""
+            "count_if takes a condition, and was given None; give one, such as \"status = 'paid'\""
         )
     return count(where=condition)
 
@@ -346,7 +346,7 @@ def _of_two(function: str, column: object, other: object, where: object | None) 
     """
     if column is None or other is None:
         raise InvalidArgumentError(
-            f"{function} is of two columns, and was given {column!r} and {other!r}; give both, such as "
+            f"{function} takes two columns, and was given {column!r} and {other!r}; give both, such as "
             f"{function}('x', 'y')"
         )
     return AggregateCall(function, column, where=where, second=other)

@@ -90,7 +90,7 @@ def bind(call: AggregateCall, path: str, type_: pa.DataType, times: pa.DataType)
     """
     if call.function == LAG:
         raise InvalidArgumentError(
-            f"{path!r}: lag is of one row before each row, and an aggregate has none; write pond.over(...) for a "
+            f"{path!r}: lag takes a row before each row, and an aggregate has none; write pond.over(...) for a "
             f"result of each row, or last({call.column!r}) for the newest one of all"
         )
     if call.function == GROUPING:

@@ -85,4 +85,4 @@ def _table(context: ProcessorContext) -> ValueGetter:
 
 
 def _unopened() -> ValueGetter:
-    raise ProcessorUseError(f"whoever runs the task has not opened the table {LOOKED_UP!r}")
+    raise ProcessorUseError(f"the driver of this task has not opened the table {LOOKED_UP!r}")

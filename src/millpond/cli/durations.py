@@ -16,7 +16,7 @@ def millis(option: str, text: str) -> int:
 
     if text.strip().isdecimal():
         raise InvalidTimeError(
-            f"{option} is {text!r}; say of what: '{text.strip()} milliseconds', or '{text.strip()} seconds'"
+            f"{option} is {text!r}; give a unit: '{text.strip()} milliseconds', or '{text.strip()} seconds'"
         )
     return to_length(text, option)
 
@@ -29,5 +29,5 @@ def seconds(option: str, text: str) -> float:
     """
     length = millis(option, text) / 1000
     if length <= 0:
-        raise InvalidTimeError(f"{option} is {text!r}; give more than nothing, as in '2 seconds'")
+        raise InvalidTimeError(f"{option} is {text!r}; give a length above zero, as in '2 seconds'")
     return length

@@ -191,7 +191,7 @@ def _conditional_puts(place: S3Place, options: S3Options) -> Callable[[str, byte
             client.put_object(Bucket=bucket, Key=key, Body=content, IfNoneMatch="*")
         except errors.ClientError as error:
             if error.response["ResponseMetadata"]["HTTPStatusCode"] == _EXISTS:
-                raise FileExistsError(f"{location} is there already") from error
+                raise FileExistsError(f"{location} exists already") from error
             raise OSError(
                 f"{quoted(error)}; if the service knows no If-None-Match, say conditional_put=false"
             ) from error

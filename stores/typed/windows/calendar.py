@@ -215,7 +215,7 @@ def grid_of(terms: Mapping[str, Any]) -> Grid | None:
     units: dict[Any, CalendarUnit] = {unit.value: unit for unit in CalendarUnit}
     units |= {unit.days * _DAY // scale: unit for unit in CalendarUnit if unit.is_even}
     if size not in units:
-        raise CorruptStoreError(f"the terms {dict(terms)} tell of windows that there are not")
+        raise CorruptStoreError(f"the terms {dict(terms)} describe windows that do not exist")
     return Calendar(units[size], zone, week_start or Weekday.MONDAY.value, scale)
 
 

@@ -84,13 +84,13 @@ class Forked:
         if not (self.verbs and self.rows.isStreaming):
             fault = "a static DataFrame" if self.verbs else "made with another Millpond"
             raise InvalidArgumentError(
-                f"what {what!r} gives is {fault}; have it call the verbs of the Millpond that it is given, on "
+                f"{what!r} returns {fault}; have it call the verbs of the Millpond that it is given, on "
                 "streaming DataFrames"
             )
         sources = len(source_occurrences(self.rows))
         if sources != self.fork.sources:
             raise CannotContinueError(
-                f"what {what!r} gives reads {sources} sources, and the checkpoint has micro-batches of "
+                f"the result of {what!r} reads {sources} sources, and the checkpoint has micro-batches of "
                 f"{self.fork.sources}; change what is made of them, and leave the sources as they are"
             )
         check_key(key, self.rows.columns, feed=feed_in(self.rows) is not None)
