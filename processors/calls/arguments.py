@@ -71,7 +71,9 @@ def check_calls(calls: Mapping[str, AggregateCall], window: Windows | None) -> N
                 f"{_meant_call(call)}"
             )
         if isinstance(call.column, str) and call.column == "*":
-            raise InvalidArgumentError(f"the aggregate {name!r} is given the column '*'; all rows are counted by count()")
+            raise InvalidArgumentError(
+                f"the aggregate {name!r} is given the column '*'; all rows are counted by count()"
+            )
     check_window(window)
 
 
