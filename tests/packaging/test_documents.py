@@ -79,6 +79,7 @@ WORDS = {
     "docs/pipelines.md": 500,
     "docs/running-on-spark.md": 4_470,
     "docs/scale.md": 1_350,
+    "docs/side-by-side.md": 900,
     "docs/stability.md": 400,
     "docs/tutorial.md": 950,
     "docs/upgrading.md": 6_400,
