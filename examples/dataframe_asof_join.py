@@ -9,8 +9,6 @@ comes in the second, late, and meets the tier and the rate of its own time. It p
     equal to Spark SQL's batch answer: True
 """
 
-import os
-import sys
 import tempfile
 
 from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +35,6 @@ def stream(spark: SparkSession, path: str, sql: str, *files: str) -> DataFrame:
 
 
 def main() -> None:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = configure(SparkSession.builder.master("local[1]")).config("spark.sql.shuffle.partitions", 1).getOrCreate()
     with tempfile.TemporaryDirectory() as place:
         tiers = stream(spark, f"{place}/tiers", TIERS, "('08:00', 'gold')", "('10:05', 'basic')")

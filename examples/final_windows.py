@@ -8,8 +8,6 @@ The last row of the input says that the day is over: with it, everything that st
     equal to Spark SQL's batch answer: True
 """
 
-import os
-import sys
 import tempfile
 
 from pyspark.sql import SparkSession
@@ -32,7 +30,6 @@ BATCH = """select window.start, customer, count(*), sum(price), avg(price), min(
 
 
 def main() -> None:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = configure(SparkSession.builder.master("local[1]")).config("spark.sql.shuffle.partitions", 1).getOrCreate()
     with tempfile.TemporaryDirectory() as place:
         for rows in FILES:  # one in a micro-batch

@@ -11,8 +11,6 @@ last row of the clicks says that no more will come, so that the batch answer is 
     without a click: [3]
 """
 
-import os
-import sys
 import tempfile
 from typing import Any
 
@@ -33,7 +31,6 @@ def stream(spark: SparkSession, path: str, sql: str, *files: str) -> DataFrame:
 
 
 def main() -> None:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = configure(SparkSession.builder.master("local[1]")).config("spark.sql.shuffle.partitions", 1).getOrCreate()
     with tempfile.TemporaryDirectory() as place:
         ads = stream(spark, f"{place}/ads", ADS, "(1, '10:00'), (2, '10:02')", "(3, '10:20')")

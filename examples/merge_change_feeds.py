@@ -8,8 +8,6 @@ A micro-batch may come twice: merging it again gives the same table. It prints::
     equal to Spark SQL's batch answer: True
 """
 
-import os
-import sys
 import tempfile
 
 from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +31,6 @@ def stream(spark: SparkSession, path: str, sql: str, *files: str) -> DataFrame:
 
 
 def main() -> None:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = configure(SparkSession.builder.master("local[1]")).config("spark.sql.shuffle.partitions", 1).getOrCreate()
     with tempfile.TemporaryDirectory() as place:
         orders = stream(spark, f"{place}/orders", ORDERS, FIRST, THEN)

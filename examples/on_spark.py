@@ -6,8 +6,6 @@ It needs Java 17 or later and ``pip install 'millpond[spark]'``. It prints::
     apple 6000 6.0
 """
 
-import os
-import sys
 import tempfile
 from datetime import timedelta
 
@@ -29,7 +27,6 @@ def main() -> None:
         "amounts", Produced(schema="key string, value double, timestamp long", value_serde="float64")
     )
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         configure(SparkSession.builder.master("local[1]"))
         .config("spark.ui.enabled", "false")

@@ -9,8 +9,6 @@ In the second micro-batch an order is paid and sent, and another one is canceled
     equal to Spark SQL's batch answer: True
 """
 
-import os
-import sys
 import tempfile
 
 from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +31,6 @@ def stream(spark: SparkSession, path: str, name: str, value: str, *files: str) -
 
 
 def main() -> None:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = configure(SparkSession.builder.master("local[1]")).config("spark.sql.shuffle.partitions", 1).getOrCreate()
     with tempfile.TemporaryDirectory() as place:
         tables = {

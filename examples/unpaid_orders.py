@@ -7,8 +7,6 @@ Rows may be up to ten minutes late: the payment of order 1 comes after a row of 
     equal to Spark SQL's batch answer: True
 """
 
-import os
-import sys
 import tempfile
 
 from pyspark.sql import SparkSession
@@ -37,7 +35,6 @@ class Unpaid(KeyedProcessor):
 
 
 def main() -> None:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = configure(SparkSession.builder.master("local[1]")).config("spark.sql.shuffle.partitions", 1).getOrCreate()
     with tempfile.TemporaryDirectory() as place:
         for rows in (FIRST, LATE, LAST):  # one in a micro-batch

@@ -88,7 +88,6 @@ def session(cores: int, partitions: int | None = None) -> Iterator[SparkSession]
         cores: of Spark.
         partitions: of a shuffle, and so tasks of a query; by default as many as cores.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

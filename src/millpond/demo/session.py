@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,7 +47,6 @@ def start(name: str, directory: Path, partitions: int) -> "SparkSession":
     directory.mkdir(parents=True, exist_ok=True)
     logging = directory / "log4j2.properties"
     logging.write_text(_LOGGING.format(log=(directory / "spark.log").resolve()))
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
