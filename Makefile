@@ -1,10 +1,14 @@
 # make demo   a year of real flights joined with the weather of their hour, on Spark      BACKEND=rocksdb|lmdb|memory
-# make test   the test suite, in two processes; ARGS=-n0 is for one, as a debugger needs it
+# make test   the tests, in two processes; ARGS=-n0 is for one, as a debugger needs it, ARGS=tests/stores for a folder's
 # make lint   ruff and mypy --strict
 # make site   the documentation as a site, in build/site; what is wrong with a link or with the reference is an error
 #
-# make test-long     what takes longer: the examples on Spark, each in a process of its own, Spark Connect, faults, a
-#                    minute of fuzzing and, without ARGS, a sample of the golden topologies on Spark
+# make test-rest     what else a change must pass: most tests on Spark, the slow ones, and hundreds of lives of verbs;
+#                    tests/parts.py tells the two apart
+# make test-long     what takes longer: Spark Connect, deaths, faults, a minute of fuzzing and, without ARGS, a sample of
+#                    the golden topologies on Spark
+# make test-mutants  small faults planted in operators, checkpoint and encoding, and which test without Spark kills each
+#                    of them; SEED draws others                                                          SEED=1
 # make test-exhaustive  what others take a part of: on Spark, deaths at every step of every change of a job, all
 #                    workloads of the benchmark, and orders and types for each verb; and, without ARGS, all cases of
 #                    the tests that draw theirs, all backends, and deaths at all steps, of which make test has a part
@@ -27,6 +31,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 BACKEND ?= rocksdb
 OUT ?= demo-out/$(firstword $(subst :, ,$(BACKEND)))
 SECONDS ?= 3600
+SEED ?= 1
 ARGS ?=
 
 BIN := .venv/bin
@@ -58,15 +63,18 @@ OLDEST_TESTS := tests/contract/test_backends.py tests/stores/rows tests/stores/t
 
 FLINK := .venv-flink/bin/python
 
-.PHONY: demo test test-long test-exhaustive test-oldest test-plugins test-flink test-kafka test-delta soak fuzz lint \
-	site clean java redis-server
+.PHONY: demo test test-rest test-long test-exhaustive test-mutants test-oldest test-plugins test-flink test-kafka \
+	test-delta soak fuzz lint site clean java redis-server
 .DELETE_ON_ERROR:
 
 demo: java .venv/demo.stamp
 	$(BIN)/millpond demo --backend '$(BACKEND)' --out '$(OUT)' $(ARGS)
 
 test: java .venv/dev.stamp .venv/spark-classes.jsa
-	$(PYTEST) -n 2 --dist worksteal -m 'not long' $(ARGS)
+	$(PYTEST) -n 2 --dist worksteal -m 'not long' --part first $(ARGS)
+
+test-rest: java .venv/dev.stamp .venv/spark-classes.jsa
+	$(PYTEST) -n 2 --dist worksteal -m 'not long' --part rest $(ARGS)
 
 test-long: java .venv/dev.stamp .venv/spark-classes.jsa
 	$(PYTEST) -n 2 --dist worksteal -m 'long and not exhaustive' $(ARGS)
@@ -75,6 +83,9 @@ test-long: java .venv/dev.stamp .venv/spark-classes.jsa
 test-exhaustive: java .venv/dev.stamp .venv/spark-classes.jsa
 	$(PYTEST) -m exhaustive $(ARGS)
 	$(if $(ARGS),,MILLPOND_ALL_CASES=1 $(PYTEST) -n 2 -m 'not spark and not long')
+
+test-mutants: .venv/dev.stamp
+	$(BIN)/python -m tests.mutation.survivors --seed '$(SEED)' $(ARGS)
 
 test-oldest: java .venv-oldest/stamp .venv-oldest/spark-classes.jsa
 	$(OLDEST) -m pytest $(LIMITED) -n 2 --dist worksteal -m 'not slow and not long' $(OLDEST_TESTS) $(ARGS)
@@ -94,7 +105,7 @@ test-delta: java needs-mvn .venv-oldest/stamp .venv-oldest/spark-classes.jsa
 
 soak: .venv/dev.stamp
 	MILLPOND_SOAK_SECONDS='$(SECONDS)' $(BIN)/python -m pytest -q -s tests/crash/test_soak.py -k soak_for $(ARGS)
-	MILLPOND_SOAK_SECONDS='$(SECONDS)' $(BIN)/python -m pytest -q -m long tests/evolution
+	MILLPOND_SOAK_SECONDS='$(SECONDS)' $(BIN)/python -m pytest -q -k so_may tests/evolution
 
 fuzz: .venv/dev.stamp
 	$(BIN)/python -m tests.fuzz.fuzzer --seconds '$(SECONDS)' $(ARGS)

@@ -13,6 +13,7 @@ from hypothesis import settings
 
 from tests import quick_spark
 from tests.drawing import is_drawn, spared, tries
+from tests.parts import PARTS, left_out
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,9 +29,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option by which make says which tests are meant."""
+    parser.addoption("--part", choices=PARTS, help="the tests of make test (first), or of make test-rest")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take all of what is asked for by its path or by ``-k``; workers hear it from the process that starts them."""
+    if not hasattr(config, "workerinput") and (config.args != config.getini("testpaths") or config.option.keyword):
+        config.option.part = None
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Spare drawn runs, of those that are left of each test once others have been deselected."""
+    """Spare drawn runs, of those that are left of each test once others have been deselected; then take one part."""
     drawn: defaultdict[str, list[str]] = defaultdict(list)
     for item in items:
         if isinstance(item, pytest.Function) and hasattr(item, "callspec") and item.get_closest_marker("long") is None:
@@ -38,9 +50,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             asked_for = folder == "golden" and config.getoption("backend", None)
             if not asked_for and is_drawn(folder, item.callspec.params):
                 drawn[item.nodeid.partition("[")[0]].append(item.nodeid)
-    left = {name for runs in drawn.values() for name in spared(runs)}
-    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
-    items[:] = [item for item in items if item.nodeid not in left]
+    _deselect(config, items, {name for runs in drawn.values() for name in spared(runs)})
+    if config.option.part is not None:
+        _deselect(config, items, left_out(items, config.option.part))
+
+
+def _deselect(config: pytest.Config, items: list[pytest.Item], names: set[str]) -> None:
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in names])
+    items[:] = [item for item in items if item.nodeid not in names]
 
 
 def pytest_collection_finish() -> None:

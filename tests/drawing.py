@@ -46,10 +46,20 @@ def is_drawn(folder: str, parameters: Mapping[str, Any]) -> bool:
 
 
 def spared(runs: Iterable[str]) -> list[str]:
-    """Return the drawn runs of a test that ``make test`` leaves to ``make test-exhaustive``: all but a sixth, or one.
+    """Return the drawn runs of a test that ``make test`` leaves to ``make test-exhaustive``: all but the share.
+
+    Args:
+        runs: their names.
+    """
+    names = list(runs)
+    return [] if ALL in os.environ else sorted(set(names).difference(share(names)))
+
+
+def share(runs: Iterable[str]) -> list[str]:
+    """Return a sixth of a test's runs, at least one, which are the same everywhere.
 
     Args:
         runs: their names.
     """
     ordered = sorted(runs, key=lambda name: blake2b(name.encode()).digest())
-    return [] if ALL in os.environ else ordered[-(-len(ordered) // _SHARE) :]
+    return ordered[: -(-len(ordered) // _SHARE)]

@@ -69,7 +69,7 @@ def test_a_chain_in_one_operator_may_change_and_die_in_every_way() -> None:
     assert STEPS.keys() | HAPPENS <= seen.keys(), seen
 
 
-@pytest.mark.long
+@pytest.mark.rest
 def test_so_may_a_hundred_chains() -> None:
     """The same lives each time; with ``make soak`` others."""
     assert STEPS.keys() | HAPPENS <= lives(120, derandomize="MILLPOND_SOAK_SECONDS" not in os.environ).keys()

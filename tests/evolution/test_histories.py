@@ -89,7 +89,7 @@ def test_a_query_of_verbs_may_change_and_die_in_every_way_and_goes_on_as_if_it_h
     assert verbs.STEPS.keys() <= seen.times.keys()
 
 
-@pytest.mark.long
+@pytest.mark.rest
 @pytest.mark.parametrize("part", [pytest.param(one, id=f"part-{one}") for one in range(PARTS)])
 def test_so_may_hundreds_of_queries_of_verbs_and_no_step_is_left_out(part: int) -> None:
     """The same lives each time; with ``make soak`` others."""

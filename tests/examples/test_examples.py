@@ -33,7 +33,7 @@ def _promised(example: Path) -> str:
 
 
 def _marks(example: Path) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.spark, pytest.mark.long] if _on_spark(example) else []
+    return [pytest.mark.spark] if _on_spark(example) else []
 
 
 @pytest.mark.parametrize("example", [pytest.param(path, id=path.stem, marks=_marks(path)) for path in PRINTING])

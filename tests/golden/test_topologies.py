@@ -17,6 +17,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize(("recorded", "engine"), runs, ids=[f"{case.id}-{backend}" for case, backend in runs])
 
 
+@pytest.mark.first
 def test_a_topology_does_what_was_recorded(recorded: Case, engine: str) -> None:
     run = interpreter.run(recorded.content, engine)
     if recorded.compare == "skip":

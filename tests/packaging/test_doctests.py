@@ -16,6 +16,7 @@ MODULES = [
 ]
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("name", MODULES)
 def test_the_examples_of_a_module_do_what_they_show(name: str) -> None:
     assert doctest.testmod(import_module(name)).failed == 0

@@ -88,6 +88,12 @@ def test_the_demo_keeps_each_backends_outputs_apart(project: Path) -> None:
         assert f"millpond demo --backend '{backend}' --out '{out}'" in done.stdout
 
 
+def test_both_parts_of_the_tests_are_run_before_a_change_lands(project: Path) -> None:
+    for target, part in {"test": "first", "test-rest": "rest"}.items():
+        assert f"--part {part}" in make(project, "-n", target).stdout
+        assert f"\nrun {target}\n" in (ROOT / ".ci" / "run").read_text()
+
+
 def test_a_soak_lasts_as_long_as_it_is_told_to(project: Path) -> None:
     assert "MILLPOND_SOAK_SECONDS='60'" in make(project, "-n", "soak", "SECONDS=60").stdout
 

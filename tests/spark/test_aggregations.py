@@ -92,6 +92,7 @@ def test_a_dataframe_gives_what_the_driver_gives(
 STARTS = (0, 1_000, 2_000)
 
 
+@pytest.mark.first
 def test_rows_that_are_combined_before_the_shuffle_are_all_counted(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.range(3_000).coalesce(1).selectExpr("concat('k', id % 3) as key", "id as value", "id as timestamp")
     where: dict[str, Any] = {"application_id": "combined", "partitions": 1, "backend": "memory"}

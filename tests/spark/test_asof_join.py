@@ -122,6 +122,7 @@ def matched(trades: DataFrame, quotes: DataFrame, where: str, passed: bool) -> d
     return {row["number"]: row["price"] for row in found}
 
 
+@pytest.mark.first
 def test_rows_that_fail_a_condition_are_passed_over_as_further_conditions_of_spark_do(
     spark: SparkSession, sides: tuple[DataFrame, DataFrame], tmp_path: Path
 ) -> None:

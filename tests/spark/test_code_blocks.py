@@ -66,6 +66,7 @@ def test_every_page_that_needs_spark_is_run_here() -> None:
     }
 
 
+@pytest.mark.first
 def test_the_readmes_example_prints_what_it_shows(session: SparkSession, tmp_path: Path) -> None:
     run_page("README.md", session, {}, {'"state"': f'"{tmp_path}/state"'})
 
@@ -88,7 +89,6 @@ def test_the_code_of_the_page_on_spark_joins_and_counts_flights_and_looks_into_i
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_the_code_for_those_who_come_from_spark_keeps_a_table_current(
     session: SparkSession, tmp_path: Path, tables: MakeTable
 ) -> None:

@@ -106,6 +106,7 @@ class Sums(KeyedProcessor):
         add(key, row["value"], total)
 
 
+@pytest.mark.first
 def test_a_verb_keeps_its_dead_letters_with_keys_and_rows_that_can_be_read(spark: SparkSession, tmp_path: Path) -> None:
     pond = Millpond(
         application_id="job", state_dir=f"{tmp_path}/state", partitions=1, backend="memory", on_error="dead-letter"

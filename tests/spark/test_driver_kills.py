@@ -181,14 +181,13 @@ def test_a_driver_that_dies_at_one_step_after_the_other_goes_on_as_if_it_had_nev
 IN_A_BATCH = "batch in phase 1: write to the backend, 1"
 """When the first micro-batch after the change has its durable file, and is to write to a local copy."""
 
-LONG = [pytest.mark.long, pytest.mark.slow]
 QUICK = ("evolution", RECORD)
 ONCE = [QUICK, ("evolution", IN_A_BATCH), ("another checkpoint", IN_A_BATCH), ("verbs", RECORD)]
 
 
 @pytest.mark.parametrize(
     ("name", "moment"),
-    [pytest.param(*one, marks=[] if one == QUICK else LONG, id=", ".join(one)) for one in ONCE],
+    [pytest.param(*one, marks=[pytest.mark.first] if one == QUICK else [], id=", ".join(one)) for one in ONCE],
 )
 def test_a_driver_that_dies_once_needs_one_more_start(tmp_path: Path, nursery: Nursery, name: str, moment: str) -> None:
     life = Life(tmp_path / "job", name, "lmdb")

@@ -94,6 +94,7 @@ def query(spark: SparkSession, tmp_path: Path, run_stream: RunStream) -> Iterato
     spark.conf.set("spark.sql.shuffle.partitions", partitions)
 
 
+@pytest.mark.first
 @pytest.mark.slow
 def test_counts_go_on_in_other_partitions_and_a_job_keeps_its_number_if_nothing_is_said(query: Query) -> None:
     topology, evolution = only_counts, Evolution(query.checkpoint)

@@ -15,6 +15,7 @@ from millpond.adapters.spark.verbs.expressions import Expression, kept_as, kept_
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.first
 def test_equal_expressions_have_one_text_and_others_have_others(spark: SparkSession) -> None:
     frame = spark.range(1).selectExpr(
         "id a", "'x' b", "timestamp'2024-01-01' t", "array(1) xs", "named_struct('u', 1) s", "id `odd name`"

@@ -16,6 +16,7 @@ from millpond.processors.verbs import aggregates
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.first
 def test_no_micro_batch_has_code_compiled_that_those_before_it_have_not(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     rows = spark.readStream.schema("key string, at timestamp").json(str(tmp_path / "in"))

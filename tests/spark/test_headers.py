@@ -40,6 +40,7 @@ def topology() -> Topology:
     return builder.build()
 
 
+@pytest.mark.first
 def test_headers_come_in_travel_and_go_out(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.createDataFrame(ROWS, SCHEMA).coalesce(1)
     streams = SparkStreams(topology(), application_id="headers", state_dir=str(tmp_path), partitions=2)

@@ -282,6 +282,7 @@ def test_whoever_comes_first_settles_the_version_for_all_and_old_ones_are_forgot
     )
 
 
+@pytest.mark.first
 def test_static_rows_meet_the_version_of_then_and_get_what_they_get_without_spark(
     spark: SparkSession, tmp_path: Path
 ) -> None:

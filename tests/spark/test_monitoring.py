@@ -128,6 +128,7 @@ def run(spark: SparkSession, directory: Path) -> list[dict[str, Any]]:
     return [json.loads(progress.json) for progress in query.recentProgress]
 
 
+@pytest.mark.first
 @pytest.mark.spark
 def test_the_progress_has_the_figures_of_each_task(watched: Watched) -> None:
     observed = [progress["observedMetrics"] for progress in watched.progress]
@@ -151,6 +152,7 @@ def test_the_progress_has_the_figures_of_each_task(watched: Watched) -> None:
         assert 0 < parts <= task["task.duration"]
 
 
+@pytest.mark.first
 @pytest.mark.spark
 def test_spark_shows_each_task_as_one_row_of_state(watched: Watched) -> None:
     (state,) = watched.progress[-1]["stateOperators"]

@@ -118,6 +118,7 @@ def test_a_stream_of_many_files_that_is_restarted_with_other_partitions_leaves_t
         assert {one.side for one in explained.winners} == {name for name in NAMES if row[name] is not None}
 
 
+@pytest.mark.first
 @pytest.mark.parametrize(
     ("how", "joins"),
     [

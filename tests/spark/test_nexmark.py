@@ -78,7 +78,6 @@ def test_a_contender_that_answers_wrongly_and_one_of_which_nothing_is_over_are_n
     assert found.checked == right.checked == {}
 
 
-@pytest.mark.long
 def test_the_command_checks_and_measures_a_query_and_writes_figures(tmp_path: Path) -> None:
     written = tmp_path / "figures.json"
     arguments = ["bench", "nexmark", "--query", "q18", "--contender", "verbs", "--events", "2000"]

@@ -143,6 +143,7 @@ def files(spark: SparkSession, directory: Path, name: str, rows: list[list[tuple
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(directory / name))
 
 
+@pytest.mark.first
 def test_rows_of_a_micro_batch_are_taken_by_time_over_both_sides(spark: SparkSession, tmp_path: Path) -> None:
     prices = files(spark, tmp_path, "prices", [PRICES], "k string, since timestamp, price int")
     sales = files(spark, tmp_path, "sales", [SALES], "k string, ts timestamp")

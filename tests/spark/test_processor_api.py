@@ -111,6 +111,7 @@ def test_it_gives_over_restarts_what_it_gives_in_process(spark: SparkSession, tm
     assert ("ben", "None 3 61 orders 61", 61) in found["orders unknown"]
 
 
+@pytest.mark.first
 def test_one_of_the_topics_alone_and_every_task_finds_all_of_the_global_store(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -109,6 +109,7 @@ def transformed(place: Path, rows: DataFrame) -> DataFrame:
     return streams.transform({"numbers": rows.selectExpr("k as key", "a as value", "unix_millis(at) as timestamp")})
 
 
+@pytest.mark.first
 def test_building_any_verb_or_topology_leaves_no_trace(sides: tuple[DataFrame, DataFrame], tmp_path: Path) -> None:
     state = tmp_path / "state"
     for name, make in VERBS.items():

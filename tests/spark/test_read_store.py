@@ -63,6 +63,7 @@ def job(spark: SparkSession, tmp_path: Path) -> Job:
     return Job(spark, tmp_path)
 
 
+@pytest.mark.first
 def test_structs_are_taken_out_of_whole_rows_and_shown_as_structs(spark: SparkSession, tmp_path: Path) -> None:
     """By a sink without a schema; a store's rows are shown by the same code."""
     builder = StreamsBuilder()

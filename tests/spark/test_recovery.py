@@ -63,6 +63,7 @@ class MortalSupplier(LmdbSupplier):
         return backend
 
 
+@pytest.mark.first
 @pytest.mark.parametrize(
     "kill", [pytest.param(True, id="killed"), pytest.param(False, id="failed", marks=pytest.mark.long)]
 )

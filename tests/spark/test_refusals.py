@@ -187,6 +187,7 @@ def test_the_sink_must_be_one_that_the_topology_has(streams: Make, spark: SparkS
         streams(rated_orders()).transform(inputs, sink="sums")
 
 
+@pytest.mark.first
 def test_another_topology_or_partition_count_on_the_same_state_is_refused(
     streams: Make, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -163,6 +163,7 @@ def said() -> dict[str, str]:
     return dict(zip(WAYS, json.loads(done.stdout), strict=True))
 
 
+@pytest.mark.first
 def test_an_error_shows_what_a_worker_was_not_told(said: dict[str, str]) -> None:
     assert "sig=hunter-00/secret" in said[UNSENT]
 

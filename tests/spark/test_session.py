@@ -109,6 +109,7 @@ def test_configure_says_in_one_line_what_it_has_set_and_why(
     assert CHANGELOG not in line
 
 
+@pytest.mark.first
 def test_a_configured_session_reads_stores(spark: SparkSession, tmp_path: Path) -> None:
     builder = configure(SparkSession.builder.appName("any"))
     for session in (configure(spark.newSession()), builder.getOrCreate()):

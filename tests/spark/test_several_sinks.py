@@ -124,6 +124,7 @@ def word_inputs(spark: SparkSession, directory: Path) -> dict[str, DataFrame]:
     return {topic: spark.readStream.schema(ddl).parquet(str(directory / topic)) for topic in ("words", "notes")}
 
 
+@pytest.mark.first
 def test_rows_of_the_map_side_and_of_all_operators_come_out_of_one_run(spark: SparkSession, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     topology = shouted(runs)

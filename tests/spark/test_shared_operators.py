@@ -157,7 +157,7 @@ def end(row: Row) -> datetime:
     return found
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_verb_stays_in_the_operator_in_which_it_has_begun(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,6 +277,7 @@ def test_all_verbs_of_an_operator_can_be_looked_at(spark: SparkSession, tmp_path
     assert {store.application_id for store in inspector.stores()} == {"job.asof_join-shop", "job.short", "job.long"}
 
 
+@pytest.mark.first
 @pytest.mark.slow
 def test_late_rows_and_dead_letters_are_those_of_their_verbs(spark: SparkSession, tmp_path: Path) -> None:
     def chain(pond: Millpond, orders: DataFrame, rates: DataFrame) -> DataFrame:
@@ -321,6 +322,7 @@ TABLE = """
 """
 
 
+@pytest.mark.first
 def test_arrow_answers_what_spark_does(spark: SparkSession) -> None:
     table = spark.sql(TABLE)
     source, rows = analyzed(table), table.toArrow()

@@ -86,6 +86,7 @@ def test_functions_of_spark_read_the_sketches_and_merge_them_with_theirs(spark: 
             assert merged_ == pytest.approx(theirs_, rel=close), (row["k"], name)
 
 
+@pytest.mark.first
 def test_quantiles_that_spark_reads_are_within_the_error_of_the_sketch(spark: SparkSession, pond: Millpond) -> None:
     rows = rows_of(spark).where("k = 1")
     found = pond.aggregate(

@@ -105,6 +105,7 @@ def test_a_look_is_that_of_the_micro_batch_the_time_and_the_keys_that_are_asked_
     assert [row[0] for row in query.rows("counts", key_to="b", sink="out", application="job")] == ["a"]
 
 
+@pytest.mark.first
 def test_filters_choose_rows_and_those_of_keys_also_what_is_read(query: Query) -> None:
     counts = query.load("counts")
     assert [row.key for row in counts.where("key = 'a'").collect()] == ["a"]
@@ -144,6 +145,7 @@ def test_the_command_line_prints_the_same_feed(
     assert (line["change"], line["key"], line["before"], line["after"]["value"]) == ("insert", "d", None, 1)
 
 
+@pytest.mark.first
 def test_a_verbs_store_has_structs_and_what_was_loaded_stays_what_it_was(spark: SparkSession, tmp_path: Path) -> None:
     ddl = "id long, state string, changed timestamp"
     query = Query(spark, str(tmp_path / "checkpoint"), str(tmp_path / "state"))

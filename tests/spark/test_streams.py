@@ -47,6 +47,7 @@ pytestmark = pytest.mark.spark
 RunStream = Callable[..., list[tuple[Any, ...]]]
 
 
+@pytest.mark.first
 @pytest.mark.parametrize(
     ("backend", "budget"),
     [
@@ -91,6 +92,7 @@ def test_the_backend_may_change_from_run_to_run(spark: SparkSession, tmp_path: P
     assert totals(rows) == expected_totals(events)
 
 
+@pytest.mark.first
 def test_static_dataframes_give_the_rows_of_one_sink(spark: SparkSession, tmp_path: Path) -> None:
     events = random_events(3, 400)
     frames = {topic: spark.createDataFrame(rows_of(topic, events), ddl).coalesce(1) for topic, ddl in SCHEMAS.items()}
@@ -128,6 +130,7 @@ def rows_of(topic: str, events: list[Event]) -> list[Any]:
     return [row for name, row in events if name == topic]
 
 
+@pytest.mark.first
 @pytest.mark.slow
 def test_a_store_can_be_read_as_it_was_after_any_batch(
     spark: SparkSession, tmp_path: Path, run_stream: RunStream
@@ -157,6 +160,7 @@ def stateless() -> Topology:
     return builder.build()
 
 
+@pytest.mark.first
 def test_a_topology_without_stores_needs_no_operator(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.createDataFrame([("a", 1, 5), (None, 2, 6), ("b", 4, 7)], "key string, value long, timestamp long")
     streams = SparkStreams(stateless(), application_id="tens", state_dir=str(tmp_path / "state"))
@@ -188,6 +192,7 @@ def words_frame(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(BAD_WORDS, "key binary, value binary, timestamp long").coalesce(1)
 
 
+@pytest.mark.first
 def test_unusable_records_are_left_out_and_counted(spark: SparkSession, tmp_path: Path, run_stream: RunStream) -> None:
     words_frame(spark).write.parquet(str(tmp_path / "in"))
     source = spark.readStream.schema("key binary, value binary, timestamp long").parquet(str(tmp_path / "in"))
@@ -216,12 +221,14 @@ def test_unusable_records_are_left_out_and_counted(spark: SparkSession, tmp_path
     assert counted == [{**columns, "dropped_never_valid": 0, "dropped_no_gap": 0, "tasks": [counts]}]
 
 
+@pytest.mark.first
 def test_unusable_records_fail_the_query_with_topic_column_and_row(spark: SparkSession, tmp_path: Path) -> None:
     streams = SparkStreams(counted_words(), application_id="fail", state_dir=str(tmp_path / "state"), backend="memory")
     with pytest.raises(Exception, match=r"RecordError: topic 'words': column 'key': null key in row 1 of Spark"):
         streams.transform({"words": words_frame(spark)}).collect()
 
 
+@pytest.mark.first
 def test_nested_columns_and_nulls_of_every_type_come_out(spark: SparkSession, tmp_path: Path) -> None:
     ddl = "key string, n int, x double, ok boolean, d date, words array<string>, m map<string, long>, s struct<a: int>"
     builder = StreamsBuilder()
@@ -257,6 +264,7 @@ def test_a_value_that_its_column_cannot_hold_is_named(spark: SparkSession, tmp_p
         streams.transform({"numbers": frame}).collect()
 
 
+@pytest.mark.first
 def test_windowed_results_show_their_window_and_late_records_are_reported(spark: SparkSession, tmp_path: Path) -> None:
     builder = StreamsBuilder(order="arrival")
     clicks = builder.stream("clicks", Consumed("string", "int64"))

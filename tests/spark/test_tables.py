@@ -89,6 +89,7 @@ NAMES = {key: name for key, name, _ in CUSTOMERS}
 EXPECTED = {key: _joiner(order, NAMES.get(_customer(order))) for key, order, _ in ORDERS}
 
 
+@pytest.mark.first
 def test_a_foreign_key_join_finds_its_rows_across_tasks(spark: SparkSession, tmp_path: Path) -> None:
     topics = {"orders": ORDERS, "customers": CUSTOMERS}
     assert _last_values(spark, _joined_orders(), topics, tmp_path / "state") == EXPECTED
@@ -122,6 +123,7 @@ def test_a_deleted_row_of_a_join_without_a_store_is_not_found_across_tasks(spark
     assert _last_values(spark, _chain_of_pairs(), {"people": people}, tmp_path / "state") == found
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("moved", [False, True], ids=["once", "on both sides of a repartition"])
 def test_every_task_has_the_whole_of_a_global_table(spark: SparkSession, tmp_path: Path, moved: bool) -> None:
     late_orders = [(key, order, timestamp + 100) for key, order, timestamp in ORDERS]

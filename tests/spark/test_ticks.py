@@ -82,6 +82,7 @@ def arrives(directory: Path, **row: Any) -> None:
     (directory / f"{len(list(directory.iterdir()))}.json").write_text(json.dumps(row))
 
 
+@pytest.mark.first
 def test_all_tasks_fire_without_records_and_a_micro_batch_that_is_run_again_is_at_the_same_time(
     spark: SparkSession, tmp_path: Path
 ) -> None:

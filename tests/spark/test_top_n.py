@@ -111,6 +111,7 @@ def test_it_gives_what_row_number_gives_over_files_and_restarts_and_is_read_edit
     assert game.shown("id", "player") == anew | others
 
 
+@pytest.mark.first
 def test_final_rows_of_windows_are_those_of_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     game = Game(spark, tmp_path)
     rows = game.scores(0)

@@ -17,7 +17,7 @@ PAGE = "docs/tutorial.md"
 _FILE = re.compile(r"# (\w+\.py)\n")
 _MOST_SECONDS = 600
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture

@@ -101,6 +101,7 @@ def test_another_serde_another_kind_or_another_number_of_partitions_is_refused(r
         run(counts(StoreKind.KEY_VALUE), partitions=5)
 
 
+@pytest.mark.first
 def test_another_backend_is_a_restart_and_an_unknown_one_an_error(run: Any) -> None:
     run(counts(StoreKind.KEY_VALUE), backend="memory")
     with pytest.raises(ConfigurationError, match="rocksdb"):

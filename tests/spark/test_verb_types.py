@@ -126,6 +126,7 @@ def dataframe(spark: SparkSession, table: pa.Table) -> DataFrame:
     return spark.range(0, 1, 1, 1).mapInArrow(lambda _: iter(batches), schema)
 
 
+@pytest.mark.first
 def test_every_type_goes_through_source_repartition_store_and_sink(
     spark: SparkSession, tmp_path: Path, pond: Millpond
 ) -> None:

@@ -256,6 +256,7 @@ def test_a_restart_with_another_expression_is_refused_and_another_way_to_write_i
     newest(renamed, time=F.col("moment"))
 
 
+@pytest.mark.first
 @pytest.mark.slow
 def test_a_restart_with_windows_of_another_size_is_refused_before_it_starts_and_the_advice_works(job: Job) -> None:
     clicks = job.rows("user string, at timestamp", *(("ann", f"2024-01-01 00:0{minute}:00") for minute in (0, 1, 2)))
@@ -330,6 +331,7 @@ def refusals() -> list[Any]:
     ]
 
 
+@pytest.mark.first
 @pytest.mark.parametrize(("verb", "changed", "message"), refusals())
 def test_a_mistake_is_refused_before_anything_runs(job: Job, verb: str, changed: dict[str, Any], message: str) -> None:
     left = job.spark.sql("select 1 as id, 2L as n, timestamp'2024-01-01' as ts")
@@ -577,6 +579,7 @@ def chained(pond: Millpond, orders: DataFrame, rates: DataFrame) -> DataFrame:
     return totals.select("currency", "window.start", "total", "orders")
 
 
+@pytest.mark.first
 def test_sessions_are_those_of_session_window_also_exactly_at_the_gap(job: Job) -> None:
     rows = job.rows("k string, at timestamp", *(("a", f"2024-01-01 00:00:{at}") for at in ("00", "05", "10.000001")))
     calls = {"n": aggregates.count()}
@@ -602,6 +605,7 @@ def test_sessions_of_a_largest_length_are_those_of_session_window_beside_a_date(
     assert sum(row["window"]["end"].strftime("%M:%S") == "30:00" for row in ours.collect()) > 5
 
 
+@pytest.mark.first
 @pytest.mark.slow
 def test_chained_verbs_go_on_after_a_restart_and_complete_brings_out_what_waits(
     job: Job, spark: SparkSession, tmp_path: Path
