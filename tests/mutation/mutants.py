@@ -9,7 +9,8 @@ import ast
 import gc
 import importlib
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Final, NamedTuple
@@ -127,23 +128,19 @@ def _described(room: str, path: Path, number: int) -> Mutant:
     return Mutant(room, relative, line, site.function, site.kind, number, before, after)
 
 
-def planted(mutant: Mutant) -> ast.Module:
-    """Return the tree of the mutant's file with the change."""
-    tree = ast.parse((ROOT / mutant.path).read_text())
-    sites(tree)[mutant.number].plant()
-    return ast.fix_missing_locations(tree)
-
-
-def probed(path: str, numbers: dict[int, int]) -> ast.Module:
-    """Return the tree of a file that tells ``PROBE`` which mutants are reached.
+def changed(path: str, planted: Iterable[int], probes: Mapping[int, int]) -> ast.Module:
+    """Return the tree of a file with mutants, and with probes that tell ``PROBE`` what is reached.
 
     Args:
         path: The file.
-        numbers: What ``PROBE`` is told, by the number of the site.
+        planted: The numbers of the sites where something is planted, each in a function of its own.
+        probes: What ``PROBE`` is told, by the number of the site.
     """
     tree = ast.parse((ROOT / path).read_text())
     all_sites = sites(tree)
-    places = [(all_sites[site].block, told) for site, told in numbers.items()]
+    for number in planted:
+        all_sites[number].plant()
+    places = [(all_sites[number].block, told) for number, told in probes.items()]
     # From the end of each block to its beginning, so that the statements' numbers stay right.
     for (block, at), told in sorted(places, key=lambda place: -place[0][1]):
         probe = ast.parse(f"{PROBE}({told})").body[0]
@@ -151,19 +148,28 @@ def probed(path: str, numbers: dict[int, int]) -> ast.Module:
     return ast.fix_missing_locations(tree)
 
 
-def take_effect(module: str, tree: ast.Module) -> None:
-    """Give all functions of an imported module the code that they have in a tree.
-
-    Raises:
-        ValueError: If a function would lose a variable of a function around it.
-    """
-    file = importlib.import_module(module).__file__
-    assert file is not None
-    codes = {(code.co_qualname, code.co_firstlineno): code for code in _codes(compile(tree, file, "exec", 0, True))}
+def functions_of(modules: Iterable[str]) -> dict[str, list[FunctionType]]:
+    """Import modules, and return all functions that there are of each, by the module's name."""
+    files = {str(importlib.import_module(module).__file__): module for module in modules}
     gc.unfreeze()  # what is frozen would not be found
+    found: dict[str, list[FunctionType]] = {module: [] for module in files.values()}
     for function in gc.get_objects():
-        if isinstance(function, FunctionType) and function.__code__.co_filename == file:
-            was = function.__code__
+        if isinstance(function, FunctionType) and function.__code__.co_filename in files:
+            found[files[function.__code__.co_filename]].append(function)
+    gc.freeze()
+    return found
+
+
+def take_effect(functions: Iterable[FunctionType], tree: ast.Module) -> None:
+    """Give functions the code that they have in a tree of their module.
+
+    One that would lose a variable of the function around it stays as it is.
+    """
+    for file in {function.__code__.co_filename for function in functions}:
+        codes = {(code.co_qualname, code.co_firstlineno): code for code in _codes(compile(tree, file, "exec", 0, True))}
+    for function in functions:
+        was = function.__code__
+        with suppress(ValueError):
             function.__code__ = codes.get((was.co_qualname, was.co_firstlineno), was)
 
 

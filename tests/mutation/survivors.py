@@ -2,14 +2,17 @@
 
 One process collects the tests, imports all modules and runs no test itself. A child of it runs all tests once, with a
 probe at each mutant, and so finds who reaches it. Then each mutant gets a child of its own, which plants it and runs
-the tests that reach it until one fails: of each module of tests in turn, the fastest first. A test that takes very much
-longer than without the mutant has noticed it, too. Tests that start processes see no mutant in them.
+the tests that reach it until one fails: of each module of tests in turn, the fastest first, for some seconds. The
+mutants that are left are planted all at once, and all tests run; each that fails is run with each of the mutants that
+it reaches, alone. That is repeated with the tests that have failed until none does, so that no test kills any mutant
+that is left. A test that takes very much longer than without a mutant has noticed it, too.
+
+Tests that start processes see no mutant in them.
 """
 
 import argparse
 import builtins
 import csv
-import importlib
 import json
 import os
 import select
@@ -20,23 +23,21 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from types import FunctionType
 
 import pytest
 
-from tests.mutation.mutants import PROBE, ROOT, Mutant, drawn, planted, probed, take_effect
+from tests.mutation.mutants import PROBE, ROOT, Mutant, changed, drawn, functions_of, take_effect
 from tests.parts import recorded
 
 COLUMNS = ("room", "path", "line", "function", "kind", "number", "before", "after", "outcome", "test", "seconds")
 
 
-class Reached(NamedTuple):
-    """What the tests do without mutants: how long each takes, and who reaches each mutant."""
-
-    seconds: dict[str, float]
-    tests: dict[int, list[str]]
+Outcome = tuple[str, str, float]
+"""``killed`` or ``survived``, the test that has killed a mutant, and how many seconds it took."""
 
 
 class Mutating:
@@ -46,9 +47,8 @@ class Mutating:
         """Plant ``mutants`` when the tests have been collected."""
         self.mutants = mutants
         self.options = options
-        self.failed: str | None = None
-        self.passed: float | None = None
-        self.tell: Callable[[str], None] = lambda _: None
+        self.functions: dict[str, list[FunctionType]] = {}
+        self.failed = False
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self) -> None:
@@ -67,145 +67,171 @@ class Mutating:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note whether the test that runs has failed."""
-        if report.failed:
-            self.failed = report.nodeid
-        elif report.when == "call" and report.passed:
-            self.passed = report.duration
+        self.failed |= report.failed
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Run each mutant in a child, and write its row."""
-        for module in {mutant.module for mutant in self.mutants}:
-            importlib.import_module(module)
-        began = time.monotonic()
-        reached = self._reached(session)
-        print(f"{len(session.items)} tests ran in {time.monotonic() - began:.0f} s", file=sys.stderr)
+        """Run each mutant in a child, then those that are left together, and write the rows."""
+        self.functions = functions_of({mutant.module for mutant in self.mutants})
+        outcomes = dict.fromkeys(range(len(self.mutants)), ("survived", "", 0.0))
+        if self.options.left is None:
+            self._one_by_one(session, outcomes)
+        self._together(session, outcomes)
+        self._write(outcomes)
+        return True
+
+    def _one_by_one(self, session: pytest.Session, outcomes: dict[int, Outcome]) -> None:
+        reached: defaultdict[int, list[str]] = defaultdict(list)
+        seconds: dict[str, float] = {}
+        for said in self._child(session.items, range(len(self.mutants)), (), {}):
+            if said[0] == "passed":
+                seconds[said[1]] = float(said[2])
+                for number in json.loads(said[3]):
+                    reached[number].append(said[1])
         items = {item.nodeid: item for item in session.items}
+        for number in outcomes:
+            order = _in_turn(reached[number], seconds, self.options.most)
+            outcomes[number] = self._outcome(number, [items[name] for name in order], seconds)
+            self._write(outcomes)
+
+    def _together(self, session: pytest.Session, outcomes: dict[int, Outcome]) -> None:
+        """Plant all mutants that are left at once; who fails is run with each of those that it reaches, alone."""
+        items = {item.nodeid: item for item in session.items}
+        failing: dict[str, list[int]] = {name: [] for name in items}
+        reached: set[int] = set()
+        while failing:
+            left = [number for number, outcome in outcomes.items() if outcome[0] == "survived"]
+            tried = [items[name] for name in failing]
+            failing = {}
+            for said in self._child(tried, left, left, {}):
+                numbers = json.loads(said[3]) if len(said) > 2 else left
+                reached.update(numbers)
+                if said[0] != "passed":
+                    failing[said[1]] = numbers
+            for name, numbers in failing.items():
+                for number in numbers:
+                    if outcomes[number][0] == "survived":
+                        outcomes[number] = self._outcome(number, [items[name]], {})
+            self._write(outcomes)
+            if failing and all(outcomes[number][0] == "survived" for number in left):
+                print("These fail although no mutant alone is the cause:", *failing, sep="\n  ", file=sys.stderr)
+                break
+        outcomes.update((number, ("not reached", "", 0.0)) for number in set(left).difference(reached))
+        self._write(outcomes)
+
+    def _outcome(self, number: int, items: list[pytest.Item], seconds: Mapping[str, float]) -> Outcome:
+        """Return whether a mutant was killed, by which test, and after how many seconds."""
+        began = time.monotonic()
+        for word, name, *_ in self._child(items, (), [number], seconds):
+            if word in ("failed", "ended"):
+                return "killed", name, time.monotonic() - began
+        return "survived", "", time.monotonic() - began
+
+    def _write(self, outcomes: dict[int, Outcome]) -> None:
         with open(self.options.out, "w", newline="") as file:
             rows = csv.writer(file, delimiter="\t", lineterminator="\n")
             rows.writerow(COLUMNS)
-            for number, mutant in enumerate(self.mutants):
-                began = time.monotonic()
-                order = _in_turn(reached.tests.get(number, []), reached.seconds, self.options.most)
-                outcome, test = self._outcome(mutant, [items[name] for name in order], reached.seconds)
-                self._tidy(session)
-                row = (*mutant, outcome, test, f"{time.monotonic() - began:.1f}")
+            for number, (outcome, test, seconds) in outcomes.items():
+                row = (*self.mutants[number], outcome, test, f"{seconds:.1f}")
                 rows.writerow([str(value).replace("\n", " ") for value in row])
-                file.flush()
-        return True
 
-    def _reached(self, session: pytest.Session) -> Reached:
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder, "reached.json")
+    def _child(
+        self, items: list[pytest.Item], probed: Iterable[int], planted: Iterable[int], seconds: Mapping[str, float]
+    ) -> Iterator[list[str]]:
+        """Run tests in a child with mutants planted, and yield what it says of each.
+
+        Yields:
+            ``passed`` or ``failed``, the test, its seconds, and which of the probed mutants it has reached; or
+            ``ended``, and the test that has taken too long or ended the child. Another child goes on behind that test.
+        """
+        left = list(items)
+        while left:
+            read, write = os.pipe()
             child = os.fork()
             if child == 0:
-                self._alone(session, lambda: file.write_text(json.dumps(self._probe(session))))
-            os.waitpid(child, 0)
-            self._tidy(session)
-            passed: dict[str, tuple[float, list[int]]] = json.loads(file.read_text())
-        tests = defaultdict(list)
-        for name, (_, numbers) in passed.items():
-            for number in numbers:
-                tests[number].append(name)
-        return Reached({name: seconds for name, (seconds, _) in passed.items()}, tests)
+                os.close(read)
+                self._alone(left, probed, planted, write)
+            os.close(write)
+            try:
+                running = None
+                for word, name, *others in _said(read, seconds):
+                    running = name if word == "running" else running
+                    if word != "running":
+                        yield [word, name, *others]
+            finally:
+                os.close(read)
+                _end(child)
+                # The next child would take the time to remove what this one has left.
+                shutil.rmtree(left[0].config.option.basetemp, ignore_errors=True)
+            if running is None:
+                raise RuntimeError("a child has run no test")
+            left = left[1 + [item.nodeid for item in left].index(running) :] if running else []
 
-    def _probe(self, session: pytest.Session) -> dict[str, tuple[float, list[int]]]:
-        reached: set[int] = set()
-        setattr(builtins, PROBE, reached.add)
-        files: defaultdict[tuple[str, str], dict[int, int]] = defaultdict(dict)
-        for number, mutant in enumerate(self.mutants):
-            files[mutant.module, mutant.path][mutant.number] = number
-        for (module, path), numbers in files.items():
-            take_effect(module, probed(path, numbers))
-        passed = {}
-        for item, following in zip(session.items, [*session.items[1:], None], strict=True):
-            reached.clear()
-            began = time.monotonic()
-            if self._passes(item, following):
-                passed[item.nodeid] = (time.monotonic() - began, sorted(reached))
-        return passed
-
-    def _passes(self, item: pytest.Item, following: pytest.Item | None) -> bool:
-        self.failed = self.passed = None
-        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-        return self.failed is None and self.passed is not None
-
-    def _tidy(self, session: pytest.Session) -> None:
-        """Remove what a child has left, which the next one would take the time to remove."""
-        shutil.rmtree(session.config.option.basetemp, ignore_errors=True)
-
-    def _alone(self, session: pytest.Session, run: Callable[[], object]) -> None:
-        """Run something in this child, silently, and end the child."""
+    def _alone(self, items: list[pytest.Item], probed: Iterable[int], planted: Iterable[int], write: int) -> None:
+        """Run tests in this child, and end it."""
         os.setsid()
         nowhere = os.open(os.devnull, os.O_RDWR)
-        if not self.options.loud:
-            os.dup2(nowhere, 1), os.dup2(nowhere, 2)
-        session.config.pluginmanager.unregister(name="terminalreporter")
-        code = 1
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+        items[0].config.pluginmanager.unregister(name="terminalreporter")
+        reached: set[int] = set()
+        setattr(builtins, PROBE, reached.add)
         try:
-            run()
-            code = 0
+            self._plant(probed, planted)
+            for item, following in zip(items, [*items[1:], None], strict=True):
+                reached.clear()
+                _say(write, "running", item.nodeid)
+                self.failed = False
+                began = time.monotonic()
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                took = time.monotonic() - began
+                _say(write, "failed" if self.failed else "passed", item.nodeid, took, json.dumps(sorted(reached)))
+            _say(write, "running", "")
         finally:
-            os._exit(code)
+            os._exit(0)
 
-    def _outcome(self, mutant: Mutant, items: list[pytest.Item], seconds: dict[str, float]) -> tuple[str, str]:
-        """Return ``killed`` or ``survived``, or what else became of it, and the test that killed it."""
-        if not items:
-            return "not reached", ""
-        read, write = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(read)
-            self.tell = lambda line: _written(write, line)
-            self._alone(session=items[0].session, run=lambda: self._kill(mutant, items))
-        os.close(write)
-        try:
-            return _watched(read, seconds)
-        finally:
-            os.close(read)
-            os.killpg(child, signal.SIGKILL) if _is_group(child) else os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-
-    def _kill(self, mutant: Mutant, items: list[pytest.Item]) -> None:
-        try:
-            take_effect(mutant.module, planted(mutant))
-        except ValueError:
-            self.tell("unfit\t")
-            return
-        for item, following in zip(items, [*items[1:], None], strict=True):
-            self.tell(f"running\t{item.nodeid}")
-            self._passes(item, following)
-            if self.failed is not None:
-                self.tell(f"killed\t{item.nodeid}")
-                return
-        self.tell("survived\t")
+    def _plant(self, probed: Iterable[int], planted: Iterable[int]) -> None:
+        files: defaultdict[tuple[str, str], tuple[list[int], dict[int, int]]] = defaultdict(lambda: ([], {}))
+        for number in planted:
+            files[self.mutants[number].module, self.mutants[number].path][0].append(self.mutants[number].number)
+        for number in probed:
+            files[self.mutants[number].module, self.mutants[number].path][1][self.mutants[number].number] = number
+        for (module, path), (numbers, probes) in files.items():
+            take_effect(self.functions[module], changed(path, numbers, probes))
 
 
-def _is_group(child: int) -> bool:
-    try:
-        return os.getpgid(child) == child
-    except ProcessLookupError:
-        return False
+def _say(to: int, *what: object) -> None:
+    os.write(to, ("\t".join(map(str, what)) + "\n").encode())
 
 
-def _written(to: int, line: str) -> None:
-    os.write(to, f"{line}\n".encode())
+def _end(child: int) -> None:
+    """End a child and all that it has started."""
+    with suppress(ProcessLookupError):
+        if os.getpgid(child) == child:
+            os.killpg(child, signal.SIGKILL)
+        else:
+            os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
 
 
-def _watched(read: int, seconds: dict[str, float]) -> tuple[str, str]:
-    """Follow a child until it says what became of the mutant, ends, or a test takes too long."""
+def _said(read: int, seconds: Mapping[str, float]) -> Iterator[list[str]]:
+    """Yield what a child says, until it has done, ends, or a test takes too long; then ``ended`` and the test."""
     rest, running, limit = b"", "", 60.0
     while True:
-        if not select.select([read], [], [], limit)[0]:
-            return "killed by time", running
-        received = os.read(read, 65536)
+        in_time = select.select([read], [], [], limit)[0]
+        received = os.read(read, 65536) if in_time else b""
         if not received:
-            return "killed by the end of the process", running
+            if running:
+                yield ["ended", running]
+            return
         *lines, rest = (rest + received).split(b"\n")
         for line in lines:
-            outcome, _, running = line.decode().partition("\t")
-            if outcome != "running":
-                return outcome, running
-            limit = 15 + 20 * seconds[running]
+            said = line.decode().split("\t")
+            if said[0] == "running":
+                running = said[1]
+                limit = 15 + 20 * seconds.get(running, 10.0)
+            yield said
+            if said == ["running", ""]:
+                return
 
 
 def _in_turn(names: Iterable[str], seconds: dict[str, float], most: float) -> list[str]:
@@ -230,7 +256,7 @@ def earlier(results: Path) -> list[Mutant]:
     """Return the mutants that no test has killed in earlier results."""
     with open(results, newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
-    left = [row for row in rows if row["outcome"] in ("survived", "not reached")]
+    left = [row for row in rows if row["outcome"] in ("survived", "not reached", "killed by time")]
     numbers = {"line", "number"}
     return [Mutant._make(int(row[name]) if name in numbers else row[name] for name in Mutant._fields) for row in left]
 
@@ -240,12 +266,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Plant mutants, and write who kills them.")
     parser.add_argument("--seed", type=int, default=1, help="draws other mutants")
     parser.add_argument("--each", type=int, default=120, help="how many of each room")
-    parser.add_argument("--left", type=Path, help="earlier results, of whose mutants those are tried that are left")
+    parser.add_argument("--left", type=Path, help="earlier results, whose mutants that are left are planted together")
     parser.add_argument("--out", type=Path, default=Path("build/mutants.tsv"), help="the results")
-    parser.add_argument("--most", type=float, default=60, help="the most seconds of tests for a mutant")
+    parser.add_argument("--most", type=float, default=3, help="the most seconds of tests for a mutant alone")
     parser.add_argument("--recorded", type=Path, help="the --junitxml of an earlier run of the tests")
     parser.add_argument("--below", type=float, default=1, help="leave out tests that took as many seconds then")
-    parser.add_argument("--loud", action="store_true", help="show what the tests print")
     options, pytest_arguments = parser.parse_known_args()
     os.environ["CI"] = "true"  # Hypothesis draws the same cases for each mutant
     os.chdir(ROOT)
