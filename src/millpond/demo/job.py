@@ -9,31 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
-import pyarrow.parquet
 
 from millpond.demo import data, outputs, session, topologies
 from millpond.demo.meter import Meter, Pace
 from millpond.processors import Topology
 from millpond.stores.backend.registry import try_out
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
-def committed(spark: "SparkSession", directory: Path) -> pa.Table:
-    """Return the rows of an output; what an interrupted batch left beside them is deleted. No query may be writing."""
-    names = {Path(unquote(urlparse(uri).path)).name for uri in spark.read.parquet(str(directory)).inputFiles()}
-    for path in directory.glob("*.parquet"):
-        if path.name not in names:
-            path.unlink()
-    for checksum in directory.glob(".*.parquet.crc"):
-        if checksum.name[1:].removesuffix(".crc") not in names:
-            checksum.unlink()
-    return pa.concat_tables(pyarrow.parquet.read_table(directory / name) for name in sorted(names))
-
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
