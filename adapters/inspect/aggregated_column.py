@@ -1,7 +1,7 @@
 """The column of a verb's aggregates: the results of the states that are kept, as a struct.
 
 Rule of this module: all that is known of the functions are the names of their states, which say what the bytes depend
-on (``millpond.processors.verbs.functions.binding``). So integers are of 64 bits, and the fields of structs have
+on (``millpond.processors.verbs.binding``). So integers are of 64 bits, and the fields of structs have
 numbers. Results have the names that the user gave, which are kept beside the state; where nothing is kept, as by
 earlier builds, those of the functions.
 """

@@ -29,7 +29,7 @@ from millpond.processors.aggregations.session_parts import starting_states
 from millpond.processors.dsl.wiring.aggregations import AnyWindows
 from millpond.processors.options.windows import SessionWindows, TimeWindows
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.functions.binding import bind, state_name
+from millpond.processors.verbs.binding import bind, state_name
 from millpond.processors.verbs.functions.combining import RowCombiner, float_sums, merges_exactly
 from millpond.processors.verbs.functions.function import AggregateFunction, StatefulFunction
 from millpond.processors.verbs.functions.reversible.made import made_reversible

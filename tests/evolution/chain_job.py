@@ -18,10 +18,10 @@ from millpond.adapters.spark.evolution.evolution import Evolution, Standpoint, W
 from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.operator.held_manifests import by_application
 from millpond.adapters.spark.session.session import PARTITIONS_CONF
-from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges, KeptSchemas
-from millpond.adapters.spark.verbs.shared_flow import SharedVerb
-from millpond.adapters.spark.verbs.sharing import Result, shared_by
-from millpond.adapters.spark.verbs.verb_run import VerbRun
+from millpond.adapters.spark.verbs.frames.kept_schemas import ColumnChanges, KeptSchemas
+from millpond.adapters.spark.verbs.frames.shared_flow import SharedVerb
+from millpond.adapters.spark.verbs.frames.sharing import Result, shared_by
+from millpond.adapters.spark.verbs.frames.verb_run import VerbRun
 from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.adapters.spark.worker.worker import StateSettings, Worker
 from millpond.processors.calls.aggregate import make_aggregate

@@ -11,7 +11,7 @@ import pytest
 from millpond.adapters.edit import ErasureReport, StateEditor, erase
 from millpond.adapters.inspect import StateInspector
 from millpond.adapters.spark.evolution.evolution import Evolution
-from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
+from millpond.adapters.spark.verbs.frames.kept_schemas import ColumnChanges
 from millpond.adapters.spark.verbs.pond import Millpond
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.calls.arguments import (

@@ -14,10 +14,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from millpond.adapters.spark.verbs.calls import call_states
-from millpond.adapters.spark.verbs.expressions import Expression
-from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
+from millpond.adapters.spark.verbs.frames.expressions import Expression
+from millpond.adapters.spark.verbs.frames.kept_schemas import ColumnChanges
+from millpond.adapters.spark.verbs.frames.verb_run import VerbRun
 from millpond.adapters.spark.verbs.over import column_changes
-from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.processors import SessionWindows, TimeWindows, rollup
 from millpond.processors.calls.aggregate import make_aggregate
 from millpond.processors.calls.apply import make_apply

@@ -20,8 +20,8 @@ from millpond.adapters.spark.job.options import JobOptions
 from millpond.adapters.spark.job.worker_settings import unsaid_edits
 from millpond.adapters.spark.operator.held_manifests import by_application
 from millpond.adapters.spark.session.session import PARTITIONS_CONF
-from millpond.adapters.spark.verbs.kept_schemas import KeptSchemas
-from millpond.adapters.spark.verbs.verb_run import VerbRun
+from millpond.adapters.spark.verbs.frames.kept_schemas import KeptSchemas
+from millpond.adapters.spark.verbs.frames.verb_run import VerbRun
 from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.adapters.spark.worker.worker import StateSettings, specs_of
 from millpond.processors.calls.made import Made

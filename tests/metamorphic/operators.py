@@ -37,8 +37,8 @@ from millpond.adapters.spark.rows.arrow_expressions import (
 )
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.late_rows import LATE_ROWS
-from millpond.adapters.spark.verbs.shared_flow import SharedFlow, SharedVerb
-from millpond.adapters.spark.verbs.sharing import (
+from millpond.adapters.spark.verbs.frames.shared_flow import SharedFlow, SharedVerb
+from millpond.adapters.spark.verbs.frames.sharing import (
     Behind,
     Columns,
     Projection,
@@ -47,7 +47,7 @@ from millpond.adapters.spark.verbs.sharing import (
     UnfitError,
     shared_by,
 )
-from millpond.adapters.spark.verbs.sink import RowSink
+from millpond.adapters.spark.verbs.frames.sink import RowSink
 from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.adapters.spark.worker.worker import StateSettings, Worker
 from millpond.processors.calls.made import Made

@@ -28,8 +28,8 @@ from millpond.adapters.spark.evolution.rekeyed import NewVerb
 from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.job.options import JobOptions
 from millpond.adapters.spark.verbs.calls import CallStates, call_states, filling, past_rows
-from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges, KeptSchemas
-from millpond.adapters.spark.verbs.verb_run import VerbRun
+from millpond.adapters.spark.verbs.frames.kept_schemas import ColumnChanges, KeptSchemas
+from millpond.adapters.spark.verbs.frames.verb_run import VerbRun
 from millpond.errors import StateConflictError
 from millpond.processors import SessionWindows, TimeWindows
 from millpond.processors.calls.aggregate import make_aggregate

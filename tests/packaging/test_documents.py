@@ -193,7 +193,7 @@ def test_the_answer_to_a_question_is_short_and_begins_with_a_program() -> None:
 def test_a_verbs_way_passes_no_file_twice() -> None:
     steps = re.findall(r"^\| \d+ \| `([\w/]+\.py)` \|", (DOCS / "architecture.md").read_text(), re.MULTILINE)
     assert steps[0] == "adapters/spark/verbs/joins.py"
-    assert steps[-1] == "adapters/spark/verbs/sink.py"
+    assert steps[-1] == "adapters/spark/verbs/frames/sink.py"
     assert len(steps) == len(set(steps)) > 20
 
 

@@ -35,7 +35,7 @@ ANSWERS = {
     "What does an operator promise?": ("processors/runtime/operators/promises.py", "Promises"),
     "How are two streams joined?": ("processors/streams/window_join.py", "WindowJoin"),
     "Which columns does a joined row have?": ("processors/verbs/projections.py", "JoinedRows"),
-    "When do two verbs share an operator?": ("adapters/spark/verbs/sharing.py", "shared_by"),
+    "When do two verbs share an operator?": ("adapters/spark/verbs/frames/sharing.py", "shared_by"),
     "Which open states does a worker keep?": ("adapters/spark/worker/kept_states.py", "KeptStates"),
     "How is a plugin found?": ("stores/backend/registry.py", "supplier"),
     "Who sees uncommitted changes?": ("stores/backend/transaction.py", "Transaction"),

@@ -80,6 +80,8 @@ SPARK = [
     "adapters.spark.job",
     "adapters.spark.monitoring",
     "adapters.spark.outputs",
+    "adapters.spark.verbs.frames",
+    "adapters.spark.verbs.results",
     "adapters.spark.verbs",
     "adapters.spark",
 ]

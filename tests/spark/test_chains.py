@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millpond.adapters.spark import Millpond
-from millpond.adapters.spark.verbs.told_columns import BOUND, feed_in
+from millpond.adapters.spark.verbs.frames.told_columns import BOUND, feed_in
 from millpond.errors import ConfigurationError
 from millpond.processors import SessionWindows, TimeWindows
 from millpond.processors.verbs import KeyContext, KeyedProcessor, aggregates

@@ -10,7 +10,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from millpond.adapters.spark.verbs.expressions import Expression, kept_as, kept_in
+from millpond.adapters.spark.verbs.frames.expressions import Expression, kept_as, kept_in
 
 pytestmark = pytest.mark.spark
 

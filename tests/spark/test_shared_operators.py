@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 from millpond.adapters.inspect.state_inspector import StateInspector
 from millpond.adapters.spark import Evolution, Millpond
 from millpond.adapters.spark.rows.arrow_expressions import Literal, Rows, Struct
-from millpond.adapters.spark.verbs import between
-from millpond.adapters.spark.verbs.catalyst import NotInArrowError, analyzed, selected
-from millpond.adapters.spark.verbs.inputs import RowInput
+from millpond.adapters.spark.verbs.frames import between
+from millpond.adapters.spark.verbs.frames.catalyst import NotInArrowError, analyzed, selected
+from millpond.adapters.spark.verbs.frames.inputs import RowInput
 from millpond.errors import StateConflictError
 from millpond.processors import TimeWindows
 from millpond.processors.verbs import aggregates

@@ -14,8 +14,8 @@ from pyspark.sql import types as T
 
 from millpond.adapters.spark.rows.lengths import is_length, lengths_in_micros
 from millpond.adapters.spark.rows.names import named
-from millpond.adapters.spark.verbs.expressions import Expression
-from millpond.adapters.spark.verbs.inputs import REMEDY, check_column, check_undirected, field_of
+from millpond.adapters.spark.verbs.frames.expressions import Expression
+from millpond.adapters.spark.verbs.frames.inputs import REMEDY, check_column, check_undirected, field_of
 from millpond.errors import ColumnTypeError, InvalidExpressionError
 from millpond.processors.calls.arguments import INPUT, check_distinct
 from millpond.processors.options.windows import SessionWindows

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from millpond.adapters.spark.session.pipelines import analyzing, in_pipeline
 from millpond.adapters.spark.session.session import check_spec
-from millpond.adapters.spark.verbs.inputs import check_rows
+from millpond.adapters.spark.verbs.frames.inputs import check_rows
 from millpond.adapters.spark.verbs.spelled_names import spelled
 from millpond.processors.calls.calling import named_in_errors
 from millpond.stores.evolution.matching import check_said

@@ -17,11 +17,11 @@ from pyspark.sql import Column, DataFrame
 from millpond.adapters.spark.evolution.feed_state import check_feed_state
 from millpond.adapters.spark.evolution.filled import sow_past
 from millpond.adapters.spark.verbs.arguments import rows_with_gap
-from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.frame_rows import FrameRows
-from millpond.adapters.spark.verbs.inputs import RowInput
+from millpond.adapters.spark.verbs.frames.expressions import Expression
+from millpond.adapters.spark.verbs.frames.inputs import RowInput
+from millpond.adapters.spark.verbs.frames.verb_run import VerbRun
 from millpond.adapters.spark.verbs.runner import VerbStart
-from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.errors import (
     ArgumentConflictError,
     CallChangedError,

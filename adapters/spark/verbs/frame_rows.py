@@ -17,8 +17,8 @@ from millpond.adapters.spark.rows.column_types import check_leaf_types, compared
 from millpond.adapters.spark.rows.intervals import is_in_months
 from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.verbs.arguments import argument_of, column_argument
-from millpond.adapters.spark.verbs.expressions import Expression
-from millpond.adapters.spark.verbs.inputs import (
+from millpond.adapters.spark.verbs.frames.expressions import Expression
+from millpond.adapters.spark.verbs.frames.inputs import (
     REMEDY,
     RowInput,
     check_column,
@@ -26,7 +26,7 @@ from millpond.adapters.spark.verbs.inputs import (
     expression_of,
     field_of,
 )
-from millpond.adapters.spark.verbs.told_columns import feed_in, time_of
+from millpond.adapters.spark.verbs.frames.told_columns import feed_in, time_of
 from millpond.errors import ColumnTypeError, InvalidArgumentError, InvalidExpressionError, UnknownColumnError
 from millpond.processors.calls.account import InputTime
 from millpond.processors.calls.arguments import INPUT, check_distinct, parameter_of

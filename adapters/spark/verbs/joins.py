@@ -15,9 +15,9 @@ from millpond.adapters.spark.rows.arrow_expressions import Condition
 from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.verbs.arguments import Bound, condition_of, own_bounds
 from millpond.adapters.spark.verbs.calling import verb
-from millpond.adapters.spark.verbs.catalyst import NotInArrowError, evaluated
 from millpond.adapters.spark.verbs.frame_rows import FrameRows
-from millpond.adapters.spark.verbs.inputs import check_rows
+from millpond.adapters.spark.verbs.frames.catalyst import NotInArrowError, evaluated
+from millpond.adapters.spark.verbs.frames.inputs import check_rows
 from millpond.adapters.spark.verbs.over import OverVerbs
 from millpond.errors import InvalidExpressionError
 from millpond.processors.calls.arguments import On, in_micros

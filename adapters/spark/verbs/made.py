@@ -16,15 +16,15 @@ from millpond.adapters.spark.copies.warming import Warmth, warm_beside
 from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.adapters.spark.job.shown import as_html, as_text, facts
 from millpond.adapters.spark.session.session import active_session
-from millpond.adapters.spark.verbs.backfill import Backfill
-from millpond.adapters.spark.verbs.inputs import RowInput
-from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
+from millpond.adapters.spark.verbs.frames.backfill import Backfill
+from millpond.adapters.spark.verbs.frames.inputs import RowInput
+from millpond.adapters.spark.verbs.frames.kept_schemas import ColumnChanges
+from millpond.adapters.spark.verbs.frames.verb_run import VerbRun
 from millpond.adapters.spark.verbs.planning import asked_verb, planned
 from millpond.adapters.spark.verbs.results.matches import explain_match
 from millpond.adapters.spark.verbs.results.twins import verified
 from millpond.adapters.spark.verbs.results.what_if import Forked, check_stays, compared
 from millpond.adapters.spark.verbs.runner import VerbRunner, VerbStart
-from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.errors import DuplicateNameError, UnknownNameError
 from millpond.processors.calls.account import HEAD, Account, explained
 from millpond.processors.calls.batch_twin import Verification

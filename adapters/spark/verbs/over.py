@@ -20,8 +20,8 @@ from millpond.adapters.spark.verbs.calls import (
     seconds_of,
 )
 from millpond.adapters.spark.verbs.frame_rows import FrameRows
-from millpond.adapters.spark.verbs.inputs import RowInput
-from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
+from millpond.adapters.spark.verbs.frames.inputs import RowInput
+from millpond.adapters.spark.verbs.frames.kept_schemas import ColumnChanges
 from millpond.adapters.spark.verbs.runner import VerbStart
 from millpond.adapters.spark.verbs.top import TopVerbs
 from millpond.errors import InvalidEvolutionError

@@ -19,10 +19,10 @@ from millpond.adapters.spark.verbs.arguments import named_calls, with_own_gap
 from millpond.adapters.spark.verbs.calling import verb
 from millpond.adapters.spark.verbs.calls import Begin, StatesOfCalls
 from millpond.adapters.spark.verbs.frame_rows import FrameRows
-from millpond.adapters.spark.verbs.inputs import check_rows
+from millpond.adapters.spark.verbs.frames.inputs import check_rows
+from millpond.adapters.spark.verbs.frames.sink import announced_columns
 from millpond.adapters.spark.verbs.joins import JoinVerbs
 from millpond.adapters.spark.verbs.runner import VerbRunner
-from millpond.adapters.spark.verbs.sink import announced_columns
 from millpond.processors.calls.aggregate import call_aggregate
 from millpond.processors.calls.apply import call_apply
 from millpond.processors.calls.arguments import check_calls, column_names, moment_of

@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame
 
 from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.session.session import check_workers
-from millpond.adapters.spark.verbs.backfill import Backfill
-from millpond.adapters.spark.verbs.between import Results
-from millpond.adapters.spark.verbs.inputs import RowInput, check_equal_times
-from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges, KeptSchemas
-from millpond.adapters.spark.verbs.verb_run import VerbRun
+from millpond.adapters.spark.verbs.frames.backfill import Backfill
+from millpond.adapters.spark.verbs.frames.between import Results
+from millpond.adapters.spark.verbs.frames.inputs import RowInput, check_equal_times
+from millpond.adapters.spark.verbs.frames.kept_schemas import ColumnChanges, KeptSchemas
+from millpond.adapters.spark.verbs.frames.verb_run import VerbRun
 from millpond.errors import DuplicateNameError, StreamingOrStaticError
 from millpond.processors.calls.readings import Packing
 from millpond.processors.distribution.plan import Plan

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 
-from millpond.adapters.spark.verbs.expressions import Expression
-from millpond.adapters.spark.verbs.inputs import expression_of
+from millpond.adapters.spark.verbs.frames.expressions import Expression
+from millpond.adapters.spark.verbs.frames.inputs import expression_of
 from millpond.errors import InvalidExpressionError
 from millpond.processors.verbs.aggregates import AggregateCall
 

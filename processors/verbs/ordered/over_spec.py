@@ -18,7 +18,7 @@ from millpond.processors.aggregations.column_fold import ColumnFold, Groups, Mer
 from millpond.processors.runtime.late import Integers
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.aggregates.call import LAG
-from millpond.processors.verbs.functions.binding import state_name
+from millpond.processors.verbs.binding import state_name
 from millpond.processors.verbs.functions.distances import Booleans
 from millpond.processors.verbs.functions.function import without_notes
 from millpond.processors.verbs.functions.row_fold import TIMES, rows_type

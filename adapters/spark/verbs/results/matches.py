@@ -17,9 +17,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from millpond.adapters.inspect.checkpoint.spark_checkpoint import SparkCheckpoint
 from millpond.adapters.spark.reading.inspection import CommittedStore
-from millpond.adapters.spark.verbs.expressions import Expression
-from millpond.adapters.spark.verbs.inputs import RowInput, column_of
-from millpond.adapters.spark.verbs.verb_run import VerbRun
+from millpond.adapters.spark.verbs.frames.expressions import Expression
+from millpond.adapters.spark.verbs.frames.inputs import RowInput, column_of
+from millpond.adapters.spark.verbs.frames.verb_run import VerbRun
 from millpond.adapters.spark.worker.table_versions import RETAINED
 from millpond.errors import ConfigurationError, InvalidExpressionError, InvalidRowError, MicroBatchNotKeptError
 from millpond.masking import quoted

@@ -10,8 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from millpond.adapters.spark.rows.names import named
-from millpond.adapters.spark.verbs.inputs import field_of, micros
-from millpond.adapters.spark.verbs.told_columns import feed_in
+from millpond.adapters.spark.verbs.frames.inputs import field_of, micros
+from millpond.adapters.spark.verbs.frames.told_columns import feed_in
 from millpond.errors import StreamingOrStaticError
 from millpond.processors.calls.arguments import moment_of
 from millpond.processors.calls.batch_twin import (

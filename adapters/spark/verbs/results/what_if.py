@@ -14,9 +14,9 @@ from millpond.adapters.spark.continuation.fork import Fork
 from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.session.checkpoint import Checkpoint
+from millpond.adapters.spark.verbs.frames.told_columns import feed_in
+from millpond.adapters.spark.verbs.frames.verb_run import Entries, VerbRun
 from millpond.adapters.spark.verbs.results.twins import counting, differing
-from millpond.adapters.spark.verbs.told_columns import feed_in
-from millpond.adapters.spark.verbs.verb_run import Entries, VerbRun
 from millpond.errors import ArgumentConflictError, CannotContinueError, InvalidArgumentError
 from millpond.masking import masked_errors
 from millpond.processors.calls.batch_twin import check_key

@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 
-from millpond.adapters.spark.verbs.marks import Marks
+from millpond.adapters.spark.verbs.frames.marks import Marks
 from millpond.processors.calls.account import InputTime, Path
 from millpond.processors.calls.feeds.feeds import FEED, Feed, feed_among
 

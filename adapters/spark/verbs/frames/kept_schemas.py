@@ -12,8 +12,8 @@ from typing import Final, Protocol
 import pyarrow as pa
 
 from millpond.adapters.spark.job.job import Job
-from millpond.adapters.spark.verbs.expressions import Expression, kept_as, kept_in, name_of
-from millpond.adapters.spark.verbs.inputs import type_name
+from millpond.adapters.spark.verbs.frames.expressions import Expression, kept_as, kept_in, name_of
+from millpond.adapters.spark.verbs.frames.inputs import type_name
 from millpond.errors import CallChangedError, InvalidEvolutionError
 from millpond.processors.calls.key_kinds import key_kinds, listed_key
 from millpond.processors.calls.readings import Packing, Reading, packed_key, packed_order

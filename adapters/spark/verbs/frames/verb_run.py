@@ -31,15 +31,15 @@ from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.rows.sink_blobs import to_columns
 from millpond.adapters.spark.session.sent import in_workers
 from millpond.adapters.spark.session.ticks import check_ticks
-from millpond.adapters.spark.verbs.backfill import Backfill, check_storable, to_results
-from millpond.adapters.spark.verbs.between import Results
-from millpond.adapters.spark.verbs.inputs import RowInput
-from millpond.adapters.spark.verbs.kept_schemas import KeptSchemas
-from millpond.adapters.spark.verbs.marks import marked, together
-from millpond.adapters.spark.verbs.shared_flow import SharedFlow, SharedVerb
-from millpond.adapters.spark.verbs.sharing import Result, Shared, shared_by
-from millpond.adapters.spark.verbs.sink import row_sink
-from millpond.adapters.spark.verbs.told_columns import bound_marks
+from millpond.adapters.spark.verbs.frames.backfill import Backfill, check_storable, to_results
+from millpond.adapters.spark.verbs.frames.between import Results
+from millpond.adapters.spark.verbs.frames.inputs import RowInput
+from millpond.adapters.spark.verbs.frames.kept_schemas import KeptSchemas
+from millpond.adapters.spark.verbs.frames.marks import marked, together
+from millpond.adapters.spark.verbs.frames.shared_flow import SharedFlow, SharedVerb
+from millpond.adapters.spark.verbs.frames.sharing import Result, Shared, shared_by
+from millpond.adapters.spark.verbs.frames.sink import row_sink
+from millpond.adapters.spark.verbs.frames.told_columns import bound_marks
 from millpond.adapters.spark.worker.counters import counting_ddl, observe_reports
 from millpond.adapters.spark.worker.table_versions import TableVersions
 from millpond.adapters.spark.worker.worker import StateSettings

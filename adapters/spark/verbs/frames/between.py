@@ -14,9 +14,9 @@ from pyspark.sql import types as T
 
 from millpond.adapters.spark.rows.arrow_expressions import Call, Cast, Choice, Expression, Literal, Struct
 from millpond.adapters.spark.rows.names import named
-from millpond.adapters.spark.verbs.catalyst import NotInArrowError, analyzed, column_ids, plans_down, selected
-from millpond.adapters.spark.verbs.inputs import DAY, ORDER, RowInput, column_of
-from millpond.adapters.spark.verbs.sharing import Behind, Columns, Projection, Result, Shared, UnfitError
+from millpond.adapters.spark.verbs.frames.catalyst import NotInArrowError, analyzed, column_ids, plans_down, selected
+from millpond.adapters.spark.verbs.frames.inputs import DAY, ORDER, RowInput, column_of
+from millpond.adapters.spark.verbs.frames.sharing import Behind, Columns, Projection, Result, Shared, UnfitError
 from millpond.processors.distribution.exchange import PLACE
 
 

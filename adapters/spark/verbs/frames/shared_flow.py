@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from millpond.adapters.spark.operator.dataflow import Dataflow, operated
 from millpond.adapters.spark.operator.map_side import MapSide
 from millpond.adapters.spark.operator.shared_operator import Between, Feed, SharedOperator, SharingVerb
-from millpond.adapters.spark.verbs.sink import RowSink
+from millpond.adapters.spark.verbs.frames.sink import RowSink
 from millpond.adapters.spark.worker.counters import counting_ddl, observed, without_reports
 from millpond.adapters.spark.worker.worker import StateSettings
 from millpond.processors.rows.unusable import SKIP_REASONS

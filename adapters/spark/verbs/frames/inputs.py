@@ -21,8 +21,8 @@ from millpond.adapters.spark.rows.column_types import check_leaf_types, check_op
 from millpond.adapters.spark.rows.intervals import is_in_months, to_months, traveling
 from millpond.adapters.spark.rows.names import named, written
 from millpond.adapters.spark.rows.sink import arrow_schema
-from millpond.adapters.spark.verbs.expressions import Expression
-from millpond.adapters.spark.verbs.marks import without_marks
+from millpond.adapters.spark.verbs.frames.expressions import Expression
+from millpond.adapters.spark.verbs.frames.marks import without_marks
 from millpond.errors import (
     ColumnTypeError,
     InvalidArgumentError,

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from millpond.adapters.spark.rows.arrow_expressions import Call, Column, Expression, Field, Rows
 from millpond.adapters.spark.rows.names import written
-from millpond.adapters.spark.verbs.shared_flow import InputOfVerb, SharedVerb
+from millpond.adapters.spark.verbs.frames.shared_flow import InputOfVerb, SharedVerb
 from millpond.errors import VerbChangedError
 from millpond.processors.calls.account import Account, Path
 from millpond.processors.distribution.plan import Plan
