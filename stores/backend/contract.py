@@ -25,7 +25,7 @@ Entries: TypeAlias = Iterator[tuple[bytes, bytes]]
 
 
 _LOADED: Final = 50_000
-"""The number of entries that a backend without a faster way to load writes at once."""
+"""The number of entries in each write of a load, for a backend without a faster way."""
 
 OVERRIDABLE: Final = ("get_many", "last", "delete_range", "load", "entry_count", "memory_use")
 """The methods of ``Backend`` that an engine overrides where it has a faster way."""
