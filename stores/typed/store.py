@@ -35,7 +35,7 @@ ROWS: Final = {
         TERMS_ROW: "the terms of the rows",
     }.items()
 }
-"""What has rows of its own, and is metadata to nobody."""
+"""The names of rows that are no metadata to users."""
 
 KEPT: Final = {
     "observed_stream_time": "the stream time that the store has seen",
@@ -56,7 +56,7 @@ KEPT: Final = {
     "task-time-": "the stream time of the task",
     "punctuation-": "when a schedule fires next",
 }
-"""What is kept as metadata, by its name."""
+"""The metadata of the library, by its name."""
 
 
 def keeps(name: str) -> str | None:

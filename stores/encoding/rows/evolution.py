@@ -1,8 +1,8 @@
 """The changes that the schema of one place may have, and the refusal of others.
 
 Rule of this module: it never guesses. A column that vanishes while another appears may have been renamed, and only the
-user knows; a type changes only to one that holds all its values (``millpond.stores.encoding.rows.evolution``). It
-decides and gives ids; ``millpond.stores.encoding.rows.packing`` then reads old rows.
+user knows; a type changes only to one that holds all its values. It decides and gives ids;
+``millpond.stores.encoding.rows.packing`` then reads old rows.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

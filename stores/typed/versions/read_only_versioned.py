@@ -1,10 +1,9 @@
 """``ReadOnlyVersionedKeyValueStore``: reading the versions of each key, back to a limit of history (KIP-960, 968).
 
-Rule of this module: what is asked of the latest version of a key, or as of a time from it on, is one read of the row
-that it has to itself; only older times look at the rows of older versions
-(``millpond.stores.typed.versions.version_rows`` draws both). A version is valid from its own timestamp to the next
-version's, so ``valid_to`` is not stored. Versions that nobody can see anymore are found by the index of
-``millpond.stores.typed.versions.version_history``.
+Rule of this module: a read of the latest version of a key, or as of a time from it on, is one read of that version's
+own row; only older times look at the rows of older versions (``millpond.stores.typed.versions.version_rows`` draws
+both). A version is valid from its own timestamp to the next version's, so ``valid_to`` is not stored. Versions that
+nobody can see anymore are found by the index of ``millpond.stores.typed.versions.version_history``.
 
 Where Kafka Streams breaks its own contract, this store keeps it: a tombstone that replaces the first version of a key
 at the same timestamp is remembered, and ``history`` finds the version that is valid at its upper bound.

@@ -1,9 +1,8 @@
 """The changes that puts and the passing of time make to the rows of a versioned store.
 
 Rule of this module: it knows rows and times, not the users' keys and values. It keeps two things true: wherever a key
-has older versions, its latest says so; and a key with a version that can be removed one day is in the index
-(``millpond.stores.typed.versions.version_history``), that is, every key but those with one
-version that is no tombstone.
+has older versions, its latest says so; and a key with a version that can be removed one day is in the index, that is,
+every key but those with one version that is no tombstone.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,8 +33,8 @@ class SupersededIndex:
     """The index of one store.
 
     Args:
-        transaction: the store's.
-        bucket: the width of the buckets in milliseconds; it may differ from that of the rows that are there.
+        transaction: the store's transaction.
+        bucket: the width of the buckets in milliseconds; existing rows may have another.
 
     Attributes:
         bucket: the width of the buckets.
