@@ -2,16 +2,16 @@
 
 Stream time is the greatest time of the records of a task, or of all tasks where the driver tells it. A record waits
 until stream time is the lateness past its own time; then it is *due*, and so are all records of its key that are not
-later, because what comes after that is late: it is dropped and counted. A timer for a time waits until stream time is
-more than the lateness past it, because records of that very time still count: "paid within 30 minutes" includes the
-last moment. So due records and due timers have one order, time by time and at equal times records first, and the order
-of what a key sees does not depend on when it became due.
+later, because a record that comes after that is late: it is dropped and counted. A timer for a time waits until stream
+time is more than the lateness past it, because records of that very time still count: "paid within 30 minutes" includes
+the last moment. So due records and due timers have one order, time by time and at equal times records first, and the
+order of a key's records and timers does not depend on when they became due.
 
 A key's state has the event time of the call that set it last: that of the record or timer, or for a wall-clock timer
 how far the others have come. With a time to live each call compares that with its own time, so that nothing depends on
-how far the task has come meanwhile. What is gone for all calls to come, the store removes.
+how far the task has come meanwhile. The store removes a state that is gone for all calls to come.
 
-Rule of this module: it puts records and timers in order and hands them to the rule; what the rule sees of them is
+Rule of this module: it puts records and timers in order and hands them to the rule; the rule's view of them is
 written in ``keyed_processor``. Times are in microseconds.
 """
 
@@ -51,12 +51,12 @@ _MILLISECOND: Final = 1_000
 
 @dataclass(frozen=True)
 class ApplySpec:
-    """An ``apply`` of that name: the rule, and all that its operator needs to know.
+    """An ``apply`` of that name: the rule, and the other parameters of its operator.
 
     Attributes:
-        name: of the result; its stores are called after it.
+        name: the name of the result, and the beginning of its stores' names.
         processor: the rule.
-        keys, rows: how keys and rows are unpacked.
+        keys, rows: unpack keys and rows.
         lateness: how long records wait for older ones, in microseconds.
         backend: the name or URL of the stores' backend; None for the job's own.
         ordered: whether rows have an order in front, which decides among those of one key and time.
@@ -127,10 +127,10 @@ class ApplySpec:
 
 
 def _check_rule(processor: object) -> None:
-    """Refuse what is no rule.
+    """Refuse a value that is not a rule.
 
     Raises:
-        ConfigurationError: so it is.
+        ConfigurationError: it is none.
     """
     if isinstance(processor, type) and issubclass(processor, KeyedProcessor):
         raise InvalidArgumentError(
@@ -160,9 +160,9 @@ def apply_topology(
     values.
 
     Args:
-        name: the name of the result, and of the node that counts what is late.
+        name: the name of the result, and of the node that counts late records.
         processor: the rule.
-        keys, rows: how keys and rows are unpacked.
+        keys, rows: unpack keys and rows.
         lateness: how long records wait for older ones, in microseconds.
         backend: the name or URL of the stores' backend; None for the job's own.
         ordered: whether rows have an order in front.
@@ -314,7 +314,7 @@ class Apply(Operator):
         return RuleRun(self.context, self._rule, self._scope, dict(zip(packed, unpacked, strict=True)))
 
     def _finish(self, run: RuleRun) -> None:
-        """Keep what has changed, and forward the results."""
+        """Keep the changes, and forward the results."""
         self._event.save()
         self._wall.save()
         if self._state.expiry is not None:

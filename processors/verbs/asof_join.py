@@ -1,7 +1,7 @@
 """``asof_join``: each row of the left side with the row of the right side that was valid at its time (KIP-914).
 
-Or with the first one that is valid from its time on, or with the closer one of the two; and of those that fulfill a
-condition. Each left row comes out once, or else at once, and again as the right side is corrected.
+Or with the first one that is valid from its time on, or with the closer one of the two; and only with rows that fulfill
+a condition. Each left row comes out once, or else at once, and again as the right side is corrected.
 
 The right side is a versioned table. Right rows go first at equal times, so a row that is valid from a time is met by
 left rows of that time.
@@ -48,7 +48,7 @@ class Fitting:
 
     Attributes:
         rows: reads them.
-        condition: takes the columns of both, and returns an Arrow array of booleans, null for those that do not.
+        condition: takes the columns of both, and returns an Arrow array of booleans, null where it is not true.
     """
 
     rows: JoinedRows
@@ -91,7 +91,7 @@ class Identities:
 
 @dataclass(frozen=True)
 class CorrectedRows(Projection):
-    """The columns of joined rows; those of the right side are null where there is no result any more.
+    """The columns of joined rows; the right columns are null where there is no result any more.
 
     Attributes:
         rows: makes the columns.
@@ -114,7 +114,7 @@ class CorrectedRows(Projection):
 class CorrectedChanges(ChangeColumns):
     """The operations of changes of joined rows: a row that is no result any more is a delete.
 
-    The time is that of the left row, null if it has none.
+    The time is the left row's, null if it has none.
     """
 
     def columns(self, batch: Batch, first: int) -> list[Any]:
@@ -155,22 +155,22 @@ def asof_join(
     Args:
         name: its name.
         left, right: its inputs, with topics ``left`` and ``right``.
-        join_type: which left rows have a result, and whether with their matches.
+        join_type: says which left rows have a result, and whether with their matches.
         history: how far back from the newest time of a task the right side can be looked up, in microseconds. If rows
             are passed over, this is for the tolerance more than left rows may be late.
         grace: how long left rows wait for late rows of the right side, in microseconds; None to join them at once.
         tolerance: how far from a left row its match may be, in microseconds; None for any age.
         exact: whether a right row of the very time of a left row is a match.
-        direction: which right row is the match. If it may be a newer one, left rows wait for the tolerance and the
+        direction: the right row that is the match. If it may be a newer one, left rows wait for the tolerance and the
             grace together, and both are given.
         where: the condition of a match on the columns of both sides, the left ones first, as in ``Fitting``; None if
             any right row is one.
-        unfit: what a left row meets whose right row does not fulfill it. If it is the next one, there is a tolerance.
+        unfit: the match of a left row whose right row does not fulfill it. If it is the next one, there is a tolerance.
         columns: the right side's columns in the result, if it has any; the left side has all.
-        default: what some of these have where there is no match, as scalars of Arrow; the others are null there.
+        default: the values of some of these where there is no match, as scalars of Arrow; the others are null there.
         null_safe: whether null keys are equal.
-        correcting: how results are corrected; None if each left row comes out once. Without a grace, and a direction
-            that looks ahead has a tolerance.
+        correcting: the correction of results; None if each left row comes out once. There is no grace then, and a
+            direction that looks ahead has a tolerance.
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
     ordered = right.order is not None

@@ -1,4 +1,4 @@
-"""Binds calls to the types of their columns: which functions there are, and what their states are called.
+"""The binding of calls to the types of their columns: the functions that there are, and the names of their states.
 
 Rule of this module: the name of a state says all that its bytes depend on, and nothing else. So a column of int32 that
 becomes int64, or a struct's field that is renamed, goes on with the state that it had.

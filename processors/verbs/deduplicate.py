@@ -1,13 +1,13 @@
 """``deduplicate``: the first row of each key, once, and none that comes within some time after it.
 
-The rows of a key are taken in the order of their times; those of one time by their order, or else by their bytes. The
+The rows of a key are taken in the order of their times, at equal times by their order, or else by their bytes. The
 first one is kept, and after that each one that is later than the last one kept by more than ``within``. All others are
 duplicates of the one kept before them.
 
-With a grace the answer is that of all rows that are not late, however they come. Without one a row is taken at once.
-What is kept does not change then, so a row is also a duplicate of a later one that came before.
+With a grace the answer is that of all rows in time, in whatever order they come. Without one a row is taken at once.
+The kept rows do not change then, so a row is also a duplicate of a later one that came before.
 
-Of each key the state has the time of the row that was kept last, as long as a row may come that is a duplicate of it.
+The state has the time of each key's last kept row, as long as a duplicate of it may come.
 
 Rule of this module: it decides with the columns of keys and times alone, and passes rows on as they are.
 """
@@ -102,7 +102,7 @@ class Deduplicate(RowsInTime):
         self.context.forward_columns(self.plain(firsts.taken(ascending)))
 
     def _beyond(self, known: Any, numbers: Integers, times: Integers) -> Any:
-        """Return which rows are no duplicates of what was kept before; ``known`` has its time for each key."""
+        """Return a mask of rows that are no duplicates of rows kept before; ``known`` has these times by key."""
         there = known.is_valid().to_numpy(zero_copy_only=False)[numbers]
         kept = known.fill_null(MIN_TIME).to_numpy()[numbers]
         return ~there | (times > np.minimum(kept, MAX_TIME - self._within) + self._within)
@@ -117,7 +117,7 @@ def deduplicate(name: str, rows: PackedRows, *, within: int, late: int, waits: b
         within: how much later than the row that is kept its duplicates are at most, in microseconds.
         late: how late a row may be, in microseconds.
         waits: whether rows wait for that long, so that earlier ones are taken before them.
-        columns: the columns of the result, besides those of the key.
+        columns: the columns of the result, besides the key's.
     """
     spec = DeduplicateSpec(late, waits, rows.order is not None, within)
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)

@@ -49,7 +49,7 @@ def with_foreign_keys(codec: KeyCodec, columns: pa.Table, rows: Array, *, null_s
 
 
 def foreign_keys_of(values: Array) -> Array:
-    """Return ``foreign_key_of`` for a column, null for null; raises what it raises."""
+    """Return ``foreign_key_of`` for a column, null for null; raise what it raises."""
     present = values.drop_null()
     parts, named = _parts(present)
     keys = parts.take(pa.array(_PARTS * np.arange(len(present)) + _KEY, mask=~named))
@@ -57,7 +57,7 @@ def foreign_keys_of(values: Array) -> Array:
 
 
 def without_foreign_keys(values: Array) -> Array:
-    """Return ``without_foreign_key`` for a column, null for null; raises what it raises."""
+    """Return ``without_foreign_key`` for a column, null for null; raise what it raises."""
     present = values.drop_null()
     parts, _ = _parts(present)
     return spread(parts.take(pa.array(_PARTS * np.arange(len(present)) + _ROW)), valid(values))

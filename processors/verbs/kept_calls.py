@@ -1,9 +1,9 @@
-"""The calls of an aggregate or an over as they are kept with its state, and what they may become at a restart.
+"""The calls of an aggregate or an over as they are kept with its state, and their possible changes at a restart.
 
-Rule of this module: it compares calls by the names of their results, and never guesses. What begins empty and what is
-forgotten is said by the user; a call is what it was, or has another name. Kept calls are the columns of a schema in a
-history (``millpond.stores.encoding.rows.schemas``), of type null and with what is kept of them as metadata; the id of
-such a column is one more than the place of its state in a row.
+Rule of this module: it compares calls by the names of their results, and never guesses. The user declares what begins
+empty and what is forgotten; a call is unchanged, or has another name. Kept calls are the columns of a schema in a
+history (``millpond.stores.encoding.rows.schemas``), of type null, with their records as metadata; the id of such a
+column is one more than the place of its state in a row.
 """
 
 import re
@@ -76,7 +76,7 @@ class CallChanges:
     Attributes:
         added: results that begin empty, or for some of them the time since which they are true, in microseconds since
             1970.
-        filled: those of ``added`` that get all rows so far when the state is carried over.
+        filled: results in ``added`` that get all rows so far when the state is carried over.
         renamed: the new names of results, by their old ones.
         dropped: results that are gone, with their states.
         beside: new names of columns that are declared in the same place, for advice.
@@ -135,7 +135,7 @@ class Arguments:
     """The equality and the form of arguments and conditions, which are kept as text.
 
     Attributes:
-        follow: whether a second one may be what the first one was.
+        follow: whether the second one may be the same as the first one.
         shown: returns one as it is written.
     """
 
@@ -154,7 +154,7 @@ def calls_in(schema: pa.Schema) -> dict[str, KeptCall]:
 
 
 def since_in(schema: pa.Schema) -> dict[str, int]:
-    """Return the times since which calls are true, of those that have one."""
+    """Return the times since which calls are true, for calls that have one."""
     return {name: call.since for name, call in calls_in(schema).items() if call.since is not None}
 
 
@@ -168,8 +168,8 @@ def slots_of(history: Schemas, name: str, filled: Collection[int] = ()) -> Slots
 
     Args:
         history: the calls so far.
-        name: of the states' serde.
-        filled: places that rows may have beside those of all calls so far.
+        name: the name of the states' serde.
+        filled: places that rows may have besides those of all calls so far.
     """
     first, *_ = history.versions
     everything = chain.from_iterable(map(all_ids, history.versions))
@@ -187,19 +187,19 @@ def evolved_calls(
 ) -> Schemas:
     """Return the history in which these calls are the newest: the same one, if they are that already.
 
-    What was declared in earlier runs may stay declared. A call goes on with the time since which it is true; one with
-    which the state began has all rows, whatever is said.
+    What was declared in earlier runs may stay declared. A call goes on with the time since which it is true; a call
+    with which the state began has all rows, whatever is declared.
 
     Args:
         history: the calls so far.
-        calls: those that are wanted.
-        changes: what the user says of them.
-        verb: what errors call the verb.
-        arguments: what is known of arguments; None if equal texts are the same, and no others.
-        filled: the places of states that got all rows so far; nobody else gets them, whatever the history says.
+        calls: the wanted calls.
+        changes: the changes that the user declares.
+        verb: the name of the verb in errors.
+        arguments: compares arguments; None if only equal texts are the same.
+        filled: the places of states that got all rows so far; no other call gets them, whatever the history says.
 
     Raises:
-        StateConflictError: a call is not what it was, or is new or gone and nobody says so; the message has what to
+        StateConflictError: a call has changed, or is new or gone and not declared so; the message has what to
             write.
     """
     change = _Change(history.versions[-1], calls, changes, verb, arguments or Arguments())
@@ -218,11 +218,11 @@ def evolved_calls(
 
 
 class _Change:
-    """The calls of the state beside those that are wanted.
+    """The calls of the state beside the wanted ones.
 
     Attributes:
-        kept: the columns of those that go on, by their names now.
-        new, gone, other: the names of those that are new, are gone, and are not what they were.
+        kept: the columns of calls that go on, by their names now.
+        new, gone, other: the names of calls that are new, gone and changed.
     """
 
     def __init__(self, before: Columns, calls: Calls, changes: CallChanges, verb: str, arguments: Arguments) -> None:
@@ -298,7 +298,7 @@ class _Change:
         )
 
     def _others(self) -> str:
-        """Return the words about calls that are not what they were."""
+        """Return the words about changed calls."""
         lines = []
         for name in self.other:
             column, call = self.kept[name], self._calls[name]
@@ -373,7 +373,7 @@ class _Change:
         return before.state == now.state and all(self._follow(old, new) for old, new in texts)
 
     def _follow(self, before: str | None, now: str | None) -> bool:
-        """Return whether an argument or a condition may be what it was."""
+        """Return whether an argument or a condition may be unchanged."""
         return before == now if before is None or now is None else self._arguments.follow(before, now)
 
     def _free(self, name: str) -> str:
@@ -440,7 +440,7 @@ def _time(since: int) -> str:
 
 
 def _compared(columns: Columns) -> list[tuple[int, str, KeptCall]]:
-    """Return what tells calls from others; fields that are equal may have other metadata."""
+    """Return what distinguishes calls; fields that are equal may have other metadata."""
     return [(column.id, column.field.name, _call(column.field)) for column in columns]
 
 

@@ -1,6 +1,6 @@
 """The timers of keys: one for each key and name, in a store, found by time or by key and name.
 
-Rule of this module: it knows neither rules nor clocks; which timers are due, it is told. Within a run of records timers
+Rule of this module: it knows neither rules nor clocks; it is told which timers are due. Within a run of records timers
 are set and fired in memory, and only the difference is written, so a timer that is set and canceled within a run never
 reaches the store. The layout in a key-value store, ``KEYED_TIMERS``::
 
@@ -60,9 +60,9 @@ class Timer:
     """A timer as ``KeyedProcessor.on_timer`` gets it.
 
     Attributes:
-        name: as it was set; empty unless named.
-        time: for when it was set, in UTC.
-        clock: which clock it waited for.
+        name: its name; empty unless named.
+        time: the time for which it was set, in UTC.
+        clock: the clock that it waited for.
     """
 
     name: str
@@ -86,10 +86,11 @@ def keyed_timers_spec(name: str, backend: str | None = None) -> StoreSpec:
 class KeyTimers:
     """The timers by one clock.
 
-    Before a run of records ``load`` brings what may become due from the store; after it ``save`` writes what changed.
+    Before a run of records ``load`` brings timers that may become due from the store; after it ``save`` writes the
+    changes.
 
     Args:
-        store: of bytes; the timers by the other clock may be in it, too.
+        store: the store, of bytes; it may have the timers by the other clock, too.
         clock: the clock.
 
     Attributes:
@@ -147,7 +148,7 @@ class KeyTimers:
             self.set(key, name, time)
 
     def save(self) -> None:
-        """Write what has changed since ``load``."""
+        """Write the changes since ``load``."""
         changes: dict[bytes, bytes | None] = {}
         for (key, name), time in self._now.items():
             before = self._stored[key, name]

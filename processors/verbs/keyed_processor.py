@@ -1,7 +1,7 @@
-"""``KeyedProcessor``: what a user writes for ``apply``: a rule for the records and timers of one key, in time order.
+"""``KeyedProcessor``: the user's part of ``apply``: a rule for the records and timers of one key, in time order.
 
-Rule of this module: it is all that such a rule knows: a key, a row, one value of state, timers, and what time it is.
-It does not know tasks, batches or bytes. Which records there are and when timers fire is the operator's business.
+Rule of this module: it is all that such a rule knows: a key, a row, one value of state, timers, and the time.
+It does not know tasks, batches or bytes. The operator decides which records there are and when timers fire.
 """
 
 from abc import ABC, abstractmethod
@@ -25,12 +25,12 @@ class TaskScope:
     Attributes:
         state: the state by key, each with the event time at which it was set last.
         event_timers, wall_timers: the timers by event time, and by the wall clock.
-        wall_clock: in microseconds.
-        reached: the event time that the call of the rule which is running has reached: no earlier than that of any call
+        wall_clock: the wall-clock time, in microseconds.
+        reached: the event time that the running call of the rule has reached: no earlier than that of any call
             of its key before.
         input_complete: whether the last record has been processed.
-        undo: takes back what the call of the rule that is running has changed, the last change first; None if nobody
-            is going to.
+        undo: takes back the changes of the running call of the rule, the last one first; None if it will not be
+            called.
     """
 
     state: TimestampedKeyValueStore[bytes, Any]
@@ -72,12 +72,12 @@ class TaskScope:
 
 
 class KeyState:
-    """One value for each key, which lasts: what MessagePack carries, with datetime, Decimal, UUID and so on.
+    """One lasting value for each key: any value that MessagePack carries, with datetime, Decimal, UUID and so on.
 
     With a time to live (``ttl``) it lasts until event time is that much later than when it was last set. A row or timer
     of that time or a later one finds none, as if it had been deleted.
 
-    What is got is a copy: a change of it counts as soon as it is ``set``, and not before. Tuples come back as lists.
+    ``get`` returns a copy: a change of it counts as soon as it is ``set``, and not before. Tuples come back as lists.
     """
 
     __slots__ = ("_key", "_scope")
@@ -179,13 +179,13 @@ class KeyContext:
 
 
 class KeyedProcessor(ABC):
-    """A rule of one's own, by key, with state and timers.
+    """A rule of your own, by key, with state and timers.
 
     ``process`` and ``on_timer`` return the rows of the result, or nothing; generators will do. They are called for one
-    key in the order of time, records and event-time timers interleaved, however the records arrived. So what comes out
-    for a key depends on the records of that key and on nothing else, as long as none is later than the stated
-    lateness: not on other keys, the number of tasks, or the bounds of micro-batches. What depends on more is only what
-    asks for it: ``context.wall_clock``, ``context.input_complete``, and timers that set themselves without end, which
+    key in the order of time, records and event-time timers interleaved, however the records arrived. So the results
+    for a key depend on the records of that key and on nothing else, as long as none is later than the stated
+    lateness: not on other keys, the number of tasks, or the bounds of micro-batches. Only rules depend on more that
+    ask for it: by ``context.wall_clock``, ``context.input_complete``, and timers that set themselves without end, which
     fire as long as their task's time moves.
 
     If it raises, the micro-batch fails and nothing of it is kept. Where the job's ``on_error`` leaves failing records
@@ -239,8 +239,8 @@ class KeyedProcessor(ABC):
         """Handle a timer; a rule that sets timers overrides this.
 
         Args:
-            key: as for ``process``.
-            timer: which one; it is no longer set.
+            key: as in ``process``.
+            timer: the timer; it is no longer set.
             context: its ``time`` is the timer's.
 
         Returns:

@@ -1,4 +1,4 @@
-"""``latest``: a change feed made a table: only what is its key's latest, and only what changes it."""
+"""``latest``: the table of a change feed: only rows that are their key's latest, and only those that change it."""
 
 from collections.abc import Sequence
 
@@ -25,9 +25,9 @@ def latest(
         name: its name.
         rows: its input, with the topic ``input``.
         history: how long deletes are remembered, and how late a row may be, in microseconds.
-        columns: the columns of the result, besides those of the key.
+        columns: the columns of the result, besides the key's.
         ttl: how long a row lives after its time, in microseconds; None for ever.
-        expired: what comes out of a row that has expired.
+        expired: the treatment of expired rows.
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
     ordered = rows.order is not None

@@ -1,4 +1,4 @@
-"""Null keys: what a null in a key means to a verb, and the bytes of such a key where it equals no other.
+"""Null keys: the meaning of a null in a key for a verb, and the bytes of such a key where it equals no other.
 
 A tag behind a packed key keeps it from being equal to a key without one::
 
@@ -44,9 +44,9 @@ class NullKeys(Enum):
 
         Args:
             codec: packs keys.
-            columns: of the keys.
-            topic: of the rows.
-            times: of the rows, in microseconds.
+            columns: the columns of the keys.
+            topic: the topic of the rows.
+            times: the times of the rows, in microseconds.
         """
         packed = codec.pack_columns(columns)
         nulls = np.flatnonzero(null_rows(columns)).tolist()
@@ -64,8 +64,8 @@ class NullKeys(Enum):
 
         Args:
             codec: reads keys.
-            keys: packed, a list or a binary column.
-            topics: of whose rows they may be.
+            keys: the packed keys, a list or a binary column.
+            topics: the topics of rows that they may belong to.
 
         Raises:
             SerdeError: bytes that it has not made.

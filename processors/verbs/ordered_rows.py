@@ -1,4 +1,4 @@
-"""Rows behind what decides among those of one key and time (``order=`` of a verb): the greatest order counts.
+"""Rows behind their orders, which decide among rows of one key and time (``order=`` of a verb): the greatest counts.
 
 A delete has an order, too::
 

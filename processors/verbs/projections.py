@@ -1,6 +1,6 @@
-"""The parts that results are made of: keys, rows of either side, and what tells the changes of a change feed apart.
+"""The parts of results: keys, rows of either side, and the columns that tell the changes of a change feed apart.
 
-Rule of this module: a part looks at records only through its codec; which records there are is the topology's business.
+Rule of this module: a part looks at records only through its codec; the topology decides which records there are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,8 +36,8 @@ class Keys(Projection):
 
     Attributes:
         codec: reads keys.
-        null_keys: what becomes of keys that have a null.
-        topics: of whose rows keys may be.
+        null_keys: the treatment of keys that have a null.
+        topics: the topics of rows that keys may belong to.
     """
 
     codec: KeyCodec
@@ -46,7 +46,7 @@ class Keys(Projection):
 
     @classmethod
     def of_rows(cls, *inputs: Input) -> "Keys":
-        """Return the keys that rows of these inputs have, which are packed in the same way."""
+        """Return the keys of the rows of these inputs, which are packed in the same way."""
         first, *others = inputs
         schema = reduce(widest, (one.keys.schema for one in others), first.keys.schema)
         return cls(KeyCodec(schema), first.null_keys, [one.topic for one in inputs])
@@ -75,7 +75,7 @@ class Rows(Projection):
 
     Attributes:
         codec: reads the rows.
-        names: which of their columns.
+        names: the columns of them.
         foreign: whether a foreign key is in front of them.
     """
 
@@ -104,9 +104,9 @@ class JoinedRows(Projection):
 
     Attributes:
         left, right: read the rows.
-        left_names, right_names: which of their columns.
+        left_names, right_names: the columns of them.
         shared: by the left name, the right column that fills a column of the left where there is no left row.
-        default: by the right name, what a column of the right has where there is no right row; null otherwise.
+        default: by the right name, the value of a right column where there is no right row; null otherwise.
         foreign: whether a foreign key is in front of the left rows.
     """
 
@@ -161,7 +161,7 @@ class RowsOfSides(Projection):
     """Columns of the rows of many sides, one after the other; the values are structs of a row of each side, or None.
 
     Attributes:
-        sides: how the rows of each are read, and which of their columns.
+        sides: for each, the reader of its rows, and the columns of them.
     """
 
     sides: Sequence[tuple[RowCodec, Sequence[str]]]

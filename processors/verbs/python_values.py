@@ -1,4 +1,4 @@
-"""Columns as plain Python values: what a user's own code sees of a row, and times on their way to it and back.
+"""Columns as plain Python values: rows as a user's own code sees them, and times on their way to it and back.
 
 Rule of this module: a value has one form, whatever release of Arrow made it. Points in time are datetimes in UTC, or
 without a zone where the column has none; maps are dicts; structs are dicts; nulls are None.
@@ -43,10 +43,10 @@ def from_datetime(time: datetime, what: str) -> int:
 
 
 def check_readable(schema: pa.Schema, what: str) -> None:
-    """Refuse columns that have no form in Python: maps whose keys cannot be those of a dict.
+    """Refuse columns that have no form in Python: maps whose keys cannot be keys of a dict.
 
     Raises:
-        ConfigurationError: there is one; ``what`` names the place.
+        ConfigurationError: there is such a column; ``what`` names the place.
     """
     for field in schema:
         _check(field.type, field.name, what)

@@ -27,7 +27,7 @@ class VerbWords(RecordWords):
 
     Attributes:
         verb: its name.
-        inputs: how its rows are packed, by topic.
+        inputs: pack its rows, by topic.
     """
 
     verb: str
@@ -62,7 +62,7 @@ class VerbWords(RecordWords):
         return dict(zip(names, values, strict=True)) if named else None
 
     def _row(self, place: Place, value: Any) -> Mapping[str, Any] | None:
-        """Return the columns of a row; None if it is none that can be read."""
+        """Return the columns of a row; None if it cannot be read."""
         if isinstance(value, bytes):
             return self._read(place, value, lambda one, values: one.columns_of(values))
         return value if isinstance(value, Mapping) else None

@@ -53,7 +53,7 @@ def changes_in(
     """Return how the rows replace each other; None if they stay.
 
     Args:
-        name: of the verb, for messages.
+        name: the verb's name, for messages.
         rows: the rows.
         key, op, order: as the user gave them.
 

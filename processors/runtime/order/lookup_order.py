@@ -242,7 +242,7 @@ class _Input:
     Attributes:
         topic: its topic.
         written, looked_up: the stores that they may change, and the stores that they look up. Stores in ``_otherwise``
-            are not only looked up as of their time, or do not take them as they come, under their own keys and times.
+            are used in other ways than looked up as of a record's time, or given records as they come.
     """
 
     def __init__(

@@ -227,7 +227,7 @@ def percentile(column: object, percentage: float, *, where: object | None = None
     Args:
         column: numbers or durations.
         percentage: the share, from 0 to 1.
-        where: which rows count.
+        where: the condition of rows that count.
 
     Raises:
         ConfigurationError: it is no share.
@@ -277,7 +277,7 @@ def collect(
             all.
         distinct: whether of equal values only the earliest is there, as in Spark's ``collect_set``. All NaNs are equal,
             and -0.0 = 0.0.
-        where: which rows count.
+        where: the condition of rows that count.
 
     Raises:
         ConfigurationError: the limit is no number of values, or distinct is no bool.
@@ -311,7 +311,7 @@ def histogram(column: object, edges: Sequence[float], *, where: object | None = 
     Args:
         column: numbers.
         edges: ascending numbers, at most 1,000.
-        where: which rows count.
+        where: the condition of rows that count.
 
     Raises:
         ConfigurationError: they are no such edges.

@@ -1,7 +1,7 @@
 """Functions whose results are estimated by sketches of Apache DataSketches, and the sketches themselves.
 
 A sketch is small, whatever it has seen, and merges with others. The functions whose names end in ``_agg`` and
-``_accumulate`` give it as bytes that Spark's functions read, such as ``hll_sketch_estimate``, and everybody who has the
+``_accumulate`` give it as bytes that Spark's functions read, such as ``hll_sketch_estimate``, and any program with the
 library. All need the package ``datasketches``: ``pip install 'millpond[sketches]'``.
 """
 
@@ -31,7 +31,7 @@ def approx_count_distinct(
             three is further off, one in twenty more than twice as far. Small counts are nearly exact; large ones may
             differ within that error by how rows are spread over micro-batches and tasks. The state takes about 1.08 /
             ``relative_error`` ** 2 bytes, rounded up to a power of two.
-        where: which rows count.
+        where: the condition of rows that count.
 
     Raises:
         ConfigurationError: no sketch has such an error.
@@ -49,13 +49,13 @@ def hll_sketch_agg(column: object, lg_config_k: int = 12, *, where: object | Non
     """Return an HLL sketch of the values that are not null, from which ``hll_sketch_estimate`` tells how many differ.
 
     It is as Spark's, which also merges it with its own by ``hll_union`` and ``hll_union_agg``. Never null: without
-    values it is that of none. As in Spark, empty strings do not count.
+    values it is an empty sketch. As in Spark, empty strings do not count.
 
     Args:
         column: integers or strings.
         lg_config_k: the binary logarithm of the number of registers, from 4 to 21. The relative error is about 1.04
             divided by the square root of that number: 1.6 % for 12, in 4 KiB.
-        where: which rows count.
+        where: the condition of rows that count.
 
     Raises:
         ConfigurationError: no sketch has such a size.
@@ -69,13 +69,13 @@ def theta_sketch_agg(column: object, lg_nom_entries: int = 12, *, where: object 
     """Return a theta sketch of values that are not null: how many differ, also in unions, intersections, differences.
 
     It is as Spark's, which reads it by ``theta_sketch_estimate``, ``theta_intersection`` and the like. Never null:
-    without values it is that of none. As in Spark, empty strings do not count. All NaNs are equal, and -0.0 = 0.0.
+    without values it is an empty sketch. As in Spark, empty strings do not count. All NaNs are equal, and -0.0 = 0.0.
 
     Args:
         column: integers, floats or strings.
         lg_nom_entries: the binary logarithm of the number of values from which on it estimates, from 4 to 26. The
             relative error is about 1 divided by the square root of that number: 1.6 % for 12, in 32 KiB.
-        where: which rows count.
+        where: the condition of rows that count.
 
     Raises:
         ConfigurationError: no sketch has such a size.
@@ -86,16 +86,16 @@ def theta_sketch_agg(column: object, lg_nom_entries: int = 12, *, where: object 
 
 @fitted
 def kll_sketch_agg(column: object, k: int = 200, *, where: object | None = None) -> AggregateCall:
-    """Return a KLL sketch of the values that are not null: which value is at which rank, and which rank a value has.
+    """Return a KLL sketch of the values that are not null: the value at each rank, and the rank of each value.
 
-    Of integers it is that of Spark's ``kll_sketch_agg_bigint``, of floats that of ``kll_sketch_agg_double``, which
-    ``kll_sketch_get_quantile_bigint`` and the like read. Never null: without values it is that of none. NaN does not
-    count. Up to ``k`` values it is exact; beyond that, it depends on chance which of them are kept.
+    For integers it is that of Spark's ``kll_sketch_agg_bigint``, for floats that of ``kll_sketch_agg_double``, which
+    ``kll_sketch_get_quantile_bigint`` and the like read. Never null: without values it is an empty sketch. NaN does
+    not count. Up to ``k`` values it is exact; beyond that, it depends on chance which of them are kept.
 
     Args:
         column: integers or floats.
-        k: what decides the error and the size, from 8 to 65,535. The error of a rank is 1.33 % for 200, in some 5 KB.
-        where: which rows count.
+        k: decides the error and the size, from 8 to 65,535. The error of a rank is 1.33 % for 200, in some 5 KB.
+        where: the condition of rows that count.
 
     Raises:
         ConfigurationError: no sketch has such a size.
@@ -114,12 +114,12 @@ def approx_percentile(column: object, percentage: float, k: int = 200, *, where:
     Args:
         column: numbers.
         percentage: the share, from 0 to 1.
-        k: what decides the error and the size, from 8 to 65,535: with 200, in 99 of 100 cases the share is off by no
+        k: decides the error and the size, from 8 to 65,535: with 200, in 99 of 100 cases the share is off by no
             more than 1.33 %, in some 5 KB; with 2,000 by 0.2 %, in some 50 KB.
-        where: which rows count.
+        where: the condition of rows that count.
 
     Raises:
-        ConfigurationError: the share is none, or no sketch has such a size.
+        ConfigurationError: it is no share, or no sketch has such a size.
     """
     options = {
         "percentage": check_share(percentage, "approx_percentile"),
@@ -135,14 +135,14 @@ def approx_top_k(
     """Return the values that come most often, with about how often, the most frequent first; never null.
 
     A list of structs of ``item`` and ``count``, as in Spark; of values that come as often, the least is first. Null
-    does not count. Up to ``max_items_tracked`` different values it is exact; beyond that, what is shown comes more
+    does not count. Up to ``max_items_tracked`` different values it is exact; beyond that, a shown value comes more
     often than the sketch may err, and is counted at most that much too high.
 
     Args:
         column: integers, floats, strings, booleans, dates or timestamps.
         k: how many there are at most.
         max_items_tracked: how many are tracked, at most 1,000,000.
-        where: which rows count.
+        where: the condition of rows that count.
 
     Raises:
         ConfigurationError: there are no such numbers of values.
@@ -164,7 +164,7 @@ def approx_top_k_accumulate(
     Args:
         column: integers, floats, strings, dates or timestamps.
         max_items_tracked: how many are tracked, at most 1,000,000.
-        where: which rows count.
+        where: the condition of rows that count.
 
     Raises:
         ConfigurationError: there is no such number of values.

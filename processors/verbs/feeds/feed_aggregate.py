@@ -1,7 +1,7 @@
 """``aggregate`` over a change feed: the aggregate of the table that the feed describes, kept current.
 
-The first table has the rows by the feed's key, so what a change replaces is known; the second has the groups. Between
-the two, what was there leaves its group and what is there joins its own, as with ``KTable.group_by`` (KIP-904).
+The first table has the rows by the feed's key, so the row that a change replaces is known; the second has the groups.
+Between the two, an old row leaves its group and a new row joins its own, as with ``KTable.group_by`` (KIP-904).
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ def feed_aggregate(name: str, rows: FeedRows, *, told: Mapping[str, int] = NO_BI
 
     Args:
         name: its name.
-        rows: its input, with the topic ``input``, and what is computed of it.
+        rows: its input, with the topic ``input``, and its calls.
         told: the bits of ``grouping_id`` that are shown as columns, by the names of these.
     """
     calls = rows.calls.of_verb(name, rows.groups)

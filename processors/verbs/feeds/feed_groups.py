@@ -29,10 +29,10 @@ class FeedGroups(Operator):
     """Folds changes of packed rows, by the bytes of their groups.
 
     Args:
-        calls: what is computed, of which the first counts rows.
+        calls: the calls; the first of them counts rows.
         values: the name of the store of values.
-        spec: of the store of states.
-        config: of the table of the groups.
+        spec: the spec of the store of states.
+        config: the configuration of the table of the groups.
     """
 
     def __init__(self, calls: GroupAggregate, values: str, spec: StoreSpec, config: TableConfig) -> None:

@@ -1,6 +1,6 @@
 """``FeedRows``: the rows of a change feed on their way to a table, with the groups that they are in.
 
-A row has its groups with it, since a delete does not: what the feed's key has been leaves the groups that it was in. ::
+A row has its groups with it, since a delete does not: the key's old row leaves the groups that it was in. ::
 
     first group, second group, ..., row      each group as a foreign key is (``foreign_keyed``)
     order (terminated), 00 or 01, that       where changes bring an order (``ordered_rows``)
@@ -37,8 +37,8 @@ class FeedRows(AggregatedRows):
     """Rows of a change feed that are aggregated by other columns than the feed's key.
 
     Attributes:
-        calls: what is computed of them, which knows where in a row each value is.
-        groups: how the keys of groups are packed.
+        calls: the calls, which know the place of each value in a row.
+        groups: packs the keys of groups.
         sets: the sets of columns for each of which a row has a group; None if it is in one.
         by_order: whether the order of changes decides among rows of one time, too.
         late: whether a change may come in a later micro-batch than one of its key that counts more, by the order.
@@ -108,8 +108,8 @@ class InGroup(ColumnSelector):
     """One of the groups of a row, and the row. Travels to the workers.
 
     Attributes:
-        place: which group.
-        memberships: in how many groups the row is.
+        place: the number of the group.
+        memberships: how many groups the row is in.
     """
 
     place: int

@@ -1,8 +1,8 @@
 """``GroupAggregate``: calls over rows that come and go, behind the number of rows that there are.
 
 Rule of this module: a call has one place for ever, in states and in rows alike. The first place of a state has the
-number of rows, and that of a row its time. Rows from before a call was added are shorter: they are none of its rows, so
-they do not leave what they have not joined.
+number of rows, and that of a row its time. Rows from before a call was added are shorter: they are not its rows, so
+they do not leave a group that they have not joined.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ class GroupAggregate(RowAggregate):
         calls: by the name of the result's column, in the order of the columns.
         types: by the same names, the types of the values that rows bring for the calls.
         ordered: whether rows have, in place of their time, bytes that compare as their times and orders do.
-        slots: where the states of the calls are, if they are not all that there ever were, in their order.
+        slots: the places of the calls' states; None if there have never been others, and they are in order.
 
     Raises:
         ConfigurationError: there are no calls, there is no such function, or it does not take the type.
@@ -58,7 +58,7 @@ class GroupAggregate(RowAggregate):
         return {name: call for name, call in super().kept(arguments, conditions, seconds).items() if name != MEMBERS}
 
     def placed(self, moments: Any, values: Mapping[str, Any]) -> list[Any]:
-        """Return the columns of rows, each in its place: their times, and what they bring for the calls.
+        """Return the columns of rows, each in its place: their times, and their values for the calls.
 
         Args:
             moments: the times.

@@ -1,6 +1,6 @@
 """``GroupFold``: the states of groups after rows have left them and joined them, for whole columns of rows.
 
-Rule of this module: it knows what lies where in rows and states; the functions know values, ``GroupValues`` bytes.
+Rule of this module: it knows the places in rows and states; the functions know values, ``GroupValues`` bytes.
 """
 
 from collections.abc import Sequence
@@ -33,8 +33,8 @@ class GroupFold:
     """Folds rows that leave groups and join them.
 
     Args:
-        calls: what is computed, of which the first counts rows.
-        values: where values are counted.
+        calls: the calls; the first of them counts rows.
+        values: counts values.
     """
 
     def __init__(self, calls: GroupAggregate, values: GroupValues) -> None:
@@ -46,8 +46,8 @@ class GroupFold:
         """Return the state of each group, null where it has no row any more.
 
         Args:
-            groups: which rows have the same group.
-            rows: what rows bring to the calls, packed, in the order in which they leave and join.
+            groups: the rows by group.
+            rows: the rows' values for the calls, packed, in the order in which they leave and join.
             signs: -1 for a row that leaves its group, 1 for one that joins it.
             before: the state of each group until now, null where it has none.
 

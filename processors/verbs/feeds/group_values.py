@@ -1,10 +1,10 @@
 """``GroupValues``: the values of groups in a store, with how often each is there.
 
-A change reads and writes its own values alone, and the next one is found by its place, however many a group has. The
+A change reads and writes only its own values, and the next one is found by its place, however many a group has. The
 layout in a key-value store, ``COUNTED_VALUES``::
 
-    key    group (terminated), place of the call (2 bytes), value     each as it is ordered among those of the call
-    value  how often it is there (8 bytes), row                       what the call keeps of it
+    key    group (terminated), place of the call (2 bytes), value     in the form that orders it among the call's
+    value  how often it is there (8 bytes), row                       the call's row of it
 
 Rule of this module: it counts bytes, and knows no function.
 """
@@ -49,9 +49,9 @@ class Counts(NamedTuple):
 
     Attributes:
         groups: the number of each one's group.
-        firsts: the row in which each is met first.
-        places: where each is in the store.
-        before, after: how often.
+        firsts: the first row that has each.
+        places: the place of each in the store.
+        before, after: how often each is there.
     """
 
     groups: Integers
@@ -65,7 +65,7 @@ class GroupValues:
     """Counts the values of groups.
 
     Args:
-        store: of bytes.
+        store: the store, of bytes.
     """
 
     def __init__(self, store: KeyValueStore[bytes, bytes]) -> None:
@@ -76,19 +76,19 @@ class GroupValues:
         return pc.binary_join_element_wise(DATA, terminated_column(groups), place.to_bytes(_PLACE_SIZE), b"")
 
     def forget(self, groups: Array) -> None:
-        """Forget all values of groups: of one that begins anew, nothing is left that somebody else has not deleted."""
+        """Forget all values of groups, so that a group that begins anew has none."""
         transaction = self._store.transaction
         for group in pc.binary_join_element_wise(DATA, terminated_column(groups), b"").to_pylist():
             for place, _ in list(transaction.scan(group, after_prefix(group))):
                 transaction.delete(place)
 
     def counts(self, begins: Array, groups: Integers, keys: Array, signs: Integers) -> Counts:
-        """Return the different values among some that come and go, of which some may be there as often as before.
+        """Return the different values among some that come and go; some may be there as often as before.
 
         Args:
-            begins: of each group, what ``of_call`` has given.
+            begins: for each group, the result of ``of_call``.
             groups: the number of each value's group.
-            keys: how each is ordered, without nulls.
+            keys: the keys that order the values, without nulls.
             signs: 1 for one that comes, -1 for one that goes.
         """
         whole = pc.binary_join_element_wise(begins.take(pa.array(groups)), keys, b"").dictionary_encode()
@@ -113,7 +113,7 @@ class GroupValues:
         return numbers
 
     def put(self, counts: Counts, rows: Array) -> None:
-        """Keep how often values are there now, each with its row; those that are there no more go."""
+        """Keep how often values are there now, each with its row, and delete values that are gone."""
         data = pc.binary_join_element_wise(to_big_endian(pa.array(counts.after)), rows, b"")
         put_column(self._store.transaction, counts.places, pc.if_else(pa.array(counts.after > 0), data, None))
 
@@ -121,9 +121,9 @@ class GroupValues:
         """Return the row of the first value of a call of a group that the store has; None if there is none.
 
         Args:
-            begin: what ``of_call`` has given.
-            gone: where values are in the store that do not count any more.
-            greatest: whether it is the greatest one, or else the least.
+            begin: the result of ``of_call``.
+            gone: the places in the store of values that do not count any more.
+            greatest: whether the first value is the greatest, or else the least.
         """
         rows: Iterator[tuple[bytes, bytes]] = iter(
             self._store.transaction.scan(begin, after_prefix(begin), reverse=greatest)

@@ -1,9 +1,9 @@
-"""``LastChanges``: of the changes of a key, the last by an order that they bring.
+"""``LastChanges``: the last of the changes of a key, by an order that they bring.
 
-An order decides alone, whatever their times: of those that one micro-batch brings, what came before the last has been
-replaced by its end. Where one may come after others that count more, the order of each key's last change is kept, for
-ever: nothing says how late the next one will be. That of a delete is kept, too, so that no older change brings the row
-back.
+Only the order decides, whatever their times: within one micro-batch, changes before the last one have been replaced by
+its end. Where a change may come after others that count more, the order of each key's last change is kept, for ever:
+nothing says how late the next one will be. The order of a delete is kept, too, so that no older change brings
+the row back.
 """
 
 from typing import Any, NamedTuple
@@ -19,11 +19,11 @@ from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
 
 
 class KeptOrders(NamedTuple):
-    """The names of the stores of what has come before.
+    """The names of the stores of earlier changes.
 
     Attributes:
-        orders: of the order of each key's last change.
-        rows: of the rows that there are, which tell apart changes of one order.
+        orders: the store of the order of each key's last change.
+        rows: the store of current rows, which tell apart changes of one order.
     """
 
     orders: str
@@ -34,7 +34,7 @@ class LastChanges(Operator):
     """Takes changes behind their orders; forwards the rows of the greatest ones, None for a delete, at ``flush``.
 
     Args:
-        kept: what has come before; None if no change comes in a later micro-batch than one that counts more.
+        kept: the stores; None if no change comes in a later micro-batch than one that counts more.
     """
 
     promises = Promises(commutes=True, unordered=True, at_flush=True)

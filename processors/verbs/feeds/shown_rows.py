@@ -16,7 +16,7 @@ from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 
 @dataclass(frozen=True)
 class ShownRows(Projection):
-    """In which groups rows are, unless all are in one; their times; and what they bring for each call.
+    """The groups of rows, unless all are in one; their times; and their values for each call.
 
     Attributes:
         groups: reads the keys of groups.
@@ -45,7 +45,7 @@ class ShownRows(Projection):
         """Return the columns of rows as they are kept.
 
         Raises:
-            SerdeError: one is none.
+            SerdeError: a value is no such row.
         """
         parted = list(map(groups_and_row, values))
         rows = self.calls.input_serde.deserialize_many([row for _, row in parted])

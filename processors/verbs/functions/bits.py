@@ -29,7 +29,7 @@ class Bits(AggregateFunction):
     """The bits of integers in two's complement, combined one by one.
 
     Args:
-        type_: of the values.
+        type_: the type of the values.
         combine: ``and_``, ``or_`` or ``xor``.
     """
 
@@ -65,11 +65,11 @@ class Bits(AggregateFunction):
 
 
 def bind_booleans(path: str, type_: pa.DataType, *, before: Combine) -> Extreme:
-    """Return whether all booleans of a column are true, or some.
+    """Return the function that tells whether all booleans of a column are true, or some.
 
     Args:
-        path: what errors call the column.
-        type_: of the values.
+        path: the name of the column in errors.
+        type_: the type of the values.
         before: ``lt`` for all, ``gt`` for some: false is less than true.
 
     Raises:
@@ -81,12 +81,12 @@ def bind_booleans(path: str, type_: pa.DataType, *, before: Combine) -> Extreme:
 
 
 def bind_bits(path: str, type_: pa.DataType, *, combine: Combine) -> Bits:
-    """Return the bits of the integers of a column, combined.
+    """Return the function that combines the bits of a column's integers.
 
     Args:
-        path: what errors call the column.
-        type_: of the values.
-        combine: ``and_`` for those that all have, ``or_`` for those that some has, ``xor`` for those that an odd number
+        path: the name of the column in errors.
+        type_: the type of the values.
+        combine: ``and_`` for bits that all have, ``or_`` for bits that some has, ``xor`` for bits that an odd number
             of them has.
 
     Raises:

@@ -19,7 +19,7 @@ class Chosen(AggregateFunction):
     """Passes over rows.
 
     Attributes:
-        function: what the others are given.
+        function: takes the other rows.
     """
 
     def __init__(self, function: AggregateFunction) -> None:

@@ -126,7 +126,7 @@ def _dense(columns: Sequence[npt.NDArray[Any]], size: int = 0) -> Integers:
 
 
 def _begins(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
-    """Return which rows differ from the one before."""
+    """Return a mask of rows that differ from the one before."""
     begins = np.ones(len(columns[0]), np.bool_)
     begins[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
     return begins
@@ -157,7 +157,7 @@ def _list_ranks(elements: Integers, lengths: Integers) -> Integers:
 
 
 def _canonical(values: Array) -> Array:
-    """Return the one value that stands for all that are equal to each."""
+    """Return each value in the one form that stands for all that are equal to it."""
     if not pa.types.is_floating(values.type):
         return values
     given = values.to_numpy(zero_copy_only=False)

@@ -1,4 +1,4 @@
-"""Columns of values and states: what the aggregate functions do with whole columns is made of these.
+"""Columns of values and states: the tools with which aggregate functions handle whole columns.
 
 Rule of this module: it knows numbers of groups and Arrow arrays, and no function. Where a whole column cannot be folded
 exactly, it raises ``pyarrow.ArrowInvalid``; then the same has to be done value by value.
@@ -57,10 +57,10 @@ def added(states: Array, values: Array, groups: Integers, lowest: int, highest: 
         states: int64, the sum before for each group, or null.
         values: integers, times or short decimals.
         groups: the number of each value's group.
-        lowest, highest: what no sum may leave, not even for a while; within 64 bits.
+        lowest, highest: the bounds that no sum may leave, not even for a while; within 64 bits.
 
     Raises:
-        pyarrow.ArrowInvalid: one might.
+        pyarrow.ArrowInvalid: a sum might leave them.
     """
     numbers, totals = integers(values), integers(states)
     most = int(np.bincount(groups, minlength=1).max())
@@ -155,11 +155,11 @@ def picked(values: Array, ranks: Integers, groups: Integers, size: int, *, great
 
     Args:
         values: the values.
-        ranks: what decides.
+        ranks: the ranks that decide.
         groups: the number of each value's group.
         size: how many groups there are.
         greatest: whether the greatest rank is picked, or else the least.
-        last: whether the last of those that have that rank is picked, or else the first.
+        last: whether the last value of that rank is picked, or else the first.
     """
     decisive = ranks if greatest else ~ranks
     best = np.full(size, _LEAST)
@@ -197,8 +197,8 @@ def joined_lists(
         states: a list of float64 for each group, or null.
         values: floats.
         groups: the number of each value's group.
-        most: from how many floats on ``longer`` makes a list of the one before and those that are put behind.
-        longer: does so.
+        most: the number of floats from which on ``longer`` makes the list.
+        longer: makes a list of the one before and the floats behind it.
     """
     old, before = listed(states)
     after = present(values)

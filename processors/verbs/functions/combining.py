@@ -1,8 +1,8 @@
 """``RowCombiner``: aggregates rows before they travel to the tasks that aggregate them by key.
 
-Rule of this module: what is combined gives the results that the rows give, whatever their order; where it might not,
-nothing is combined. So functions that go by the order of rows are left out, those of users, and sketches but for that
-of different values; and rows whose sums may leave their type, or what floats tell exactly.
+Rule of this module: states give the same results as their rows, in any order; where they might not,
+nothing is combined. So functions that go by the order of rows are left out, users' functions, and sketches except that
+of different values; and rows whose sums may leave their type, or the exact range of floats.
 """
 
 from collections.abc import Mapping, Sequence
@@ -70,11 +70,11 @@ class RowCombiner(Combiner):
     """Makes states of the rows of each key.
 
     Attributes:
-        rows: how rows are packed.
+        rows: packs rows.
         fold: makes states of them.
-        value_serde: of the states.
-        floats: where in packed rows the values are of which there are sums of floats.
-        windows: of which each row is in one, and each state is of one, or a part of one; None if there are none.
+        value_serde: the serde of the states.
+        floats: the places in packed rows of values that are summed as floats.
+        windows: the windows, each row in one of them, and each state of one or of a part of one; None for none.
     """
 
     # With five rows a key combining lost, with fifty it won.

@@ -63,8 +63,8 @@ class CountDistinct(AggregateFunction):
     """The number of different values besides null.
 
     Args:
-        type_: of the values.
-        form: of the values, in which they are compared; None to compare them as they are.
+        type_: the type of the values.
+        form: the form in which values are compared; None to compare them as they are.
     """
 
     type = pa.int64()

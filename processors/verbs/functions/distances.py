@@ -1,6 +1,6 @@
 """The choice of rows of each key that are far enough from the one that was taken before them.
 
-Rule of this module: numbers of keys and times; what the rows are does not matter.
+Rule of this module: it knows numbers of keys and times, and no rows.
 """
 
 import numpy as np

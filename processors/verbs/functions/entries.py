@@ -1,6 +1,6 @@
-"""``Entries``: a map of one column to another, in which of equal keys the latest row's value is.
+"""``Entries``: a map of one column to another, with the latest row's value of each key.
 
-Rule of this module: of keys that are equal, the one form is kept that stands for all of them. A state has each key
+Rule of this module: a key is kept in the one form that stands for all equal keys. A state has each key
 once, ascending::
 
     nil, or [array of times, array of keys, array of values]
@@ -22,7 +22,7 @@ class Entries(AggregateFunction):
     """Keeps the value of the latest row of each key that is not null.
 
     Args:
-        path: what errors call the result.
+        path: the name of the result in errors.
         type_: the struct of key and value.
         times: the type of times.
 

@@ -1,8 +1,8 @@
-"""``ExactSums``: what the functions share whose states are exact sums of whole numbers.
+"""``ExactSums``: the base of functions whose states are exact sums of whole numbers.
 
 Rule of this module: nothing is rounded before a result is made, so the order of the values makes no difference.
 
-All values of a column are whole multiples of some unit: of a decimal that of its last digit, of floats a power of two,
+All values of a column are whole multiples of some unit: for decimals their last digit, for floats a power of two,
 which is the finest that any of them needs. So a state has whole numbers, and there is one of it for the same values.
 They are bytes in two's complement, big-endian, as few as can be.
 """
@@ -84,11 +84,11 @@ class Unit:
 
     Args:
         path: the name of the column in errors.
-        type_: of the column.
-        wanted: what only numbers have, for errors.
+        type_: the type of the column.
+        wanted: the property that only numbers have, for errors.
 
     Attributes:
-        denominator: how many units one is, but for the bits of floats.
+        denominator: how many units one is, except for the bits of floats.
 
     Raises:
         ConfigurationError: they are no numbers.
@@ -140,8 +140,8 @@ def quotient(numerator: int, denominator: int) -> float:
 def root(numerator: int, denominator: int) -> float:
     """Return the square root of a quotient, rounded once.
 
-    It is cut off behind more digits than a float has, with the last one odd if something is behind it: so no tie is
-    taken for one that is none.
+    It is cut off behind more digits than a float has, with the last one odd if something is behind it: so nothing is
+    mistaken for a tie.
     """
     shift = (numerator.bit_length() - denominator.bit_length() - _DIGITS) // 2
     numerator, denominator = numerator << max(0, -2 * shift), denominator << max(0, 2 * shift)

@@ -48,7 +48,7 @@ def _order_form(path: str, type_: pa.DataType) -> Form | None:
 
 
 def equality_form(path: str, type_: pa.DataType) -> Form | None:
-    """Return an int, string or bytes, which are equal if the values are; None if that is what they are themselves.
+    """Return an int, string or bytes, equal where the values are; None if the values are that form.
 
     Raises:
         ConfigurationError: such values are never equal.

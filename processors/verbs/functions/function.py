@@ -1,6 +1,6 @@
 """``AggregateFunction``: the contract of an aggregate function that is bound to the type of its column.
 
-Rule of this module: it says what every function keeps to, and how a type that one does not take is refused.
+Rule of this module: it has the rules of all functions, and the refusal of types that one does not take.
 """
 
 from abc import ABC, abstractmethod
@@ -14,7 +14,7 @@ from millpond.stores.encoding.rows.agreed import nullable_type
 
 
 class StatefulFunction(ABC):
-    """Makes a result of a state, which tells of values of one type. Can be pickled.
+    """Makes results of states, which tell of values of one type. Can be pickled.
 
     Attributes:
         type: the type of the result.
@@ -32,7 +32,7 @@ class StatefulFunction(ABC):
         """Return the state with this result, in its physical form, where the result tells all of it.
 
         Raises:
-            ConfigurationError: it does not.
+            ConfigurationError: it does not tell all of it.
             ValueError, OverflowError: no values have it.
         """
         raise EditRefusedError("its state is more than its result")
@@ -83,8 +83,8 @@ class AggregateFunction(StatefulFunction):
         """Return the states of many groups after more values, which are added in their order.
 
         Args:
-            states: of each group; null where there is none yet.
-            values: of the rows, in the order in which they arrived.
+            states: the state of each group; null where there is none yet.
+            values: the values of the rows, in the order in which they arrived.
             times: the event times of the rows, in microseconds since 1970.
             groups: the number of each row's group.
 
@@ -97,7 +97,7 @@ class AggregateFunction(StatefulFunction):
         """Return the states of many groups, each merged of states in their order; null where there is none.
 
         Args:
-            states: of parts of the rows; null where a part has none.
+            states: the states of parts of the rows; null where a part has none.
             groups: the number of each state's group.
             size: how many groups there are.
 

@@ -1,7 +1,7 @@
-"""``Histogram``: how many values lie between edges.
+"""``Histogram``: the numbers of values between edges.
 
-The state: nil, or an array of counts, of the values up to each edge and above the one before it, and in the end of
-those above all edges.
+The state: nil, or an array of counts: of the values up to each edge and above the one before it, and at the end of
+values above all edges.
 """
 
 from bisect import bisect_left
@@ -24,8 +24,8 @@ class Histogram(AggregateFunction):
     """Counts values by edges.
 
     Args:
-        edges: ascending.
-        unit: how many units one is, of decimals, or else 1.
+        edges: the edges, ascending.
+        unit: how many units of a decimal one is, or else 1.
     """
 
     type = pa.map_(pa.float64(), pa.int64())

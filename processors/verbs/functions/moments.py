@@ -37,7 +37,7 @@ class Moments(ExactSums):
     """A function of the count and of the sums of powers of values.
 
     Args:
-        unit: of the values.
+        unit: the unit of the values.
     """
 
     names: ClassVar[Sequence[str]]
@@ -86,8 +86,8 @@ class Variance(Moments):
     """The variance or the standard deviation.
 
     Args:
-        unit: of the values.
-        sample: whether the values are a sample of those that the variance is of: then one value has none.
+        unit: the unit of the values.
+        sample: whether the values are a sample of the population of the variance: then one value has none.
         finish: makes the result.
     """
 
@@ -140,13 +140,13 @@ def _squares(count: int, sums: Sequence[int]) -> int:
 
 
 def bind_variance(path: str, type_: Any, *, finish: Finish, sample: bool) -> Variance:
-    """Return the variance or the standard deviation of a column.
+    """Return the function for the variance or the standard deviation of a column.
 
     Args:
-        path: what errors call the column.
-        type_: of the values.
+        path: the name of the column in errors.
+        type_: the type of the values.
         finish: ``quotient`` for the variance, ``root`` for the standard deviation.
-        sample: whether it is that of a population of which the values are a sample, and not of the values themselves.
+        sample: whether it is of a population that the values sample, and not of the values themselves.
 
     Raises:
         ConfigurationError: such values have none.

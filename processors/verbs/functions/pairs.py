@@ -5,10 +5,10 @@ Rule of this module: rows in which one of the two is null do not count.
 The states, whose sums ``millpond.processors.verbs.functions.exact_sums`` writes, x and y being the two values::
 
     covariance          nil, or [count, bits of x, bits of y, sum of x, sum of y, sum of x * y]
-    correlation         nil, or the same, and then the sum of x * x, and that of y * y
+    correlation         nil, or the same, and then the sum of x * x, and the sum of y * y
     weighted average    nil, or [count, bits of x, bits of y, sum of y, sum of x * y], y being the weight
 
-If a value is not finite, all is nil but the count, and the result is NaN.
+If a value is not finite, all is nil except the count, and the result is NaN.
 """
 
 from abc import abstractmethod
@@ -67,7 +67,7 @@ class Products(ExactSums):
 
     @abstractmethod
     def finished(self, count: int, sums: Sequence[int], units: Powers) -> float | None:
-        """Return the result of whole numbers, of which the first and the second have so many units in one."""
+        """Return the result of whole numbers; the first and the second have so many units in one."""
 
     def state_of_values(self, values: Sequence[Any]) -> list[Any]:
         made = [unit.wholes(column) for unit, column in zip(self._units, zip(*values, strict=True), strict=True)]
@@ -143,10 +143,10 @@ def bind_pairs(path: str, type_: Any, *, of: type[Products], least: int) -> Aggr
     """Return a function of two columns.
 
     Args:
-        path: what errors call the result.
+        path: the name of the result in errors.
         type_: the struct of the two values.
         of: the function.
-        least: of how many rows there is a result.
+        least: the least number of rows with a result.
 
     Raises:
         ConfigurationError: one of them is of a type that it does not take.

@@ -39,9 +39,9 @@ class Extreme(AggregateFunction):
     """The value that comes before all others.
 
     Args:
-        type_: of the values.
+        type_: the type of the values.
         before: ``before(value, other)`` tells whether a value comes before another one.
-        form: of the values, in which they are compared; None to compare them as they are.
+        form: the form in which values are compared; None to compare them as they are.
 
     Attributes:
         greatest: whether the greatest value comes first, or else the least.
@@ -84,12 +84,12 @@ class First(AggregateFunction):
     """The value of the earliest row.
 
     Args:
-        type_: of the values.
+        type_: the type of the values.
         times: the type of times.
         ignore_nulls: whether rows without a value do not count.
 
     Attributes:
-        greatest: whether it is the row of the greatest time, or else of the least.
+        greatest: whether the row of the greatest time counts, or else that of the least.
         ignore_nulls: as given.
     """
 
@@ -146,10 +146,10 @@ class Collect(AggregateFunction):
     """The values that are not null, by time.
 
     Args:
-        type_: of the values.
+        type_: the type of the values.
         times: the type of times.
         limit: how many are kept, the earliest; None for all.
-        form: of each value, what is equal if values are, of which the earliest is kept; None to keep all.
+        form: a form that is equal if values are; of equal ones the earliest is kept; None to keep all.
     """
 
     nullable = False
@@ -190,7 +190,7 @@ class Collect(AggregateFunction):
         return self._by_time(states, groups, nothing, np.empty(0, np.int64), size)
 
     def _by_time(self, states: Array, owners: Integers, rows: list[Array], groups: Integers, size: int) -> Array:
-        """Return the values in states of some groups, then those of rows, by time; null where there are none."""
+        """Return the values in states of some groups, then the values of rows, by time; null where there are none."""
         kept, (lengths, _) = zip(*map(listed, states.flatten()), strict=True)
         times, values = map(pa.concat_arrays, zip(kept, rows, strict=True))
         numbers = np.concatenate([owners.repeat(lengths), groups])

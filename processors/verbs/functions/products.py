@@ -1,6 +1,6 @@
 """Products and geometric means, of one product that is exact up to 1,024 bits.
 
-Rule of this module: what is cut off lies so far behind the digits of a float that the order of the values makes no
+Rule of this module: digits that are cut off lie so far behind those of a float that the order of the values makes no
 difference to a result.
 
 The state, whose digits ``millpond.processors.verbs.functions.exact_sums`` writes::
@@ -8,8 +8,8 @@ The state, whose digits ``millpond.processors.verbs.functions.exact_sums`` write
     nil, or [count, power of 2, digits, nil]
     [count, power of 2, digits, product of the values that are not finite]
 
-The product of the finite values is ``digits * 2 ** power``, with the fewest digits; of decimals it is that of what they
-are, not of unscaled numbers.
+The product of the finite values is ``digits * 2 ** power``, with the fewest digits; decimals count as they
+are, not as unscaled numbers.
 """
 
 from abc import abstractmethod
@@ -33,7 +33,7 @@ class Products(ExactSums):
     """A function of the product of values.
 
     Args:
-        unit: of the values.
+        unit: the unit of the values.
     """
 
     state_type = pa.struct(

@@ -1,6 +1,6 @@
 """``RowFold``: several aggregate functions over whole columns of rows.
 
-Rule of this module: it knows what lies where in rows and states; the functions know values.
+Rule of this module: it knows the places in rows and states; the functions know values.
 """
 
 from collections.abc import Sequence
@@ -34,8 +34,8 @@ class RowFold(MergingFold):
     """Folds rows of ``rows_type`` into rows of states.
 
     Args:
-        functions: what is computed.
-        places: where in a row each function finds its value.
+        functions: the functions.
+        places: the place in a row of each function's value.
     """
 
     def __init__(self, functions: Sequence[AggregateFunction], places: Sequence[int]) -> None:

@@ -18,7 +18,7 @@ class Since(Chosen):
     """Passes over rows before a time.
 
     Args:
-        function: what the others are given.
+        function: takes the others.
         since: the time, in microseconds since 1970.
         times: the type of the times of rows: int64, or binary where they are bytes that compare as time and order do.
     """

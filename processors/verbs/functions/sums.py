@@ -364,7 +364,7 @@ class RoundedAverage(Average):
 
     Args:
         of: the sum.
-        scale: of the sum, in decimal digits.
+        scale: the scale of the sum, in decimal digits.
         type_: the type of the result.
     """
 

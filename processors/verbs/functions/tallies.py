@@ -25,8 +25,8 @@ class Tally(AggregateFunction):
     """Counts each value.
 
     Args:
-        path: what errors call the column.
-        type_: of the values.
+        path: the name of the column in errors.
+        type_: the type of the values.
 
     Raises:
         ConfigurationError: such values cannot be compared.
@@ -102,11 +102,11 @@ class Mode(Tally):
 
 
 class Percentile(Tally):
-    """The value below which a share of all values is, of two neighbors in between.
+    """The value below which a share of all values is, or between two neighbors.
 
     Args:
-        path: what errors call the column.
-        type_: of the values: numbers or durations.
+        path: the name of the column in errors.
+        type_: the type of the values: numbers or durations.
         percentage: the share, from 0 to 1.
     """
 
@@ -147,7 +147,7 @@ def tallied(states: Array) -> tuple[Array, Integers, Integers]:
     """Return the values of all states one behind the other, their counts, and how many values each state has.
 
     Raises:
-        pyarrow.ArrowInvalid: a state is none, as a value has no count.
+        pyarrow.ArrowInvalid: a state is damaged: a value has no count.
     """
     (values, lengths), (counts, others) = map(listed, states.flatten())
     if (lengths != others).any():

@@ -1,8 +1,8 @@
-"""The first rows of each key by an order: what ``top_n`` keeps, as rows come and as states are merged.
+"""The first rows of each key by an order: the state of ``top_n``, as rows come and as states are merged.
 
-Rule of this module: orders and rows are bytes, and the lesser ones come first: by their orders, then as bytes. So which
-rows are kept does not depend on how they came. A state is a MessagePack array of two arrays, of the orders and of the
-rows, in the order of their ranks.
+Rule of this module: orders and rows are bytes, and the lesser ones come first: by their orders, then as bytes. So the
+kept rows do not depend on how they came. A state is a MessagePack array of two arrays, of the orders and of the rows,
+in the order of their ranks.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -41,7 +41,7 @@ class TopFold(MergingFold):
     """Keeps the first rows of each key.
 
     Args:
-        n: how many.
+        n: how many rows.
     """
 
     def __init__(self, n: int) -> None:
@@ -60,7 +60,7 @@ class TopFold(MergingFold):
         raise pa.ArrowInvalid("the states after each row are made row by row")
 
     def _first(self, columns: Sequence[Array], owners: Integers, size: int) -> Any:
-        """Return the states with the first of these rows, which are of so many keys; null where a key has none."""
+        """Return the states with the first of these rows of so many keys; null where a key has none."""
         orders, rows = columns
         counts = np.bincount(owners, minlength=size)
         places = _ranked(orders, rows, owners)
@@ -110,7 +110,7 @@ def _first(
     """Return the state with the first of some rows.
 
     Raises:
-        UnreadableRowError: they are none that a state has, or that come.
+        UnreadableRowError: they are no such rows.
     """
     try:
         return [list(column) for column in zip(*sorted(rows())[:n], strict=True)]

@@ -1,6 +1,6 @@
-"""``UserDefined``: a function of a user's, and what is shown of its states where nobody has the function.
+"""``UserDefined``: a user's function, and the form of its states where the function is not at hand.
 
-Rule of this module: a user's function may raise anything and return anything; what comes of it names the function, and
+Rule of this module: a user's function may raise anything and return anything; errors name the function, and
 no state is kept that cannot be read again.
 
 The state: nil before any value, or bytes: the MessagePack of the user's state.
@@ -35,7 +35,7 @@ class Held:
     """A user's state that may have been changed, until it is stored.
 
     Args:
-        name: of the function.
+        name: the name of the function.
         value: the state.
     """
 
@@ -65,8 +65,8 @@ class UserDefined(AggregateFunction):
     """A user's function of a column, or of both fields of structs.
 
     Args:
-        path: what errors call the result.
-        type_: of the values, which are not null.
+        path: the name of the result in errors.
+        type_: the type of the values, which are not null.
         given: the function.
         pairs: whether values are structs of two.
     """
@@ -148,10 +148,10 @@ class UserDefined(AggregateFunction):
         return state if finish is None else self._call("finish", finish, state)
 
     def _check(self, value: Any) -> None:
-        """Refuse a result that is none.
+        """Refuse an invalid result.
 
         Raises:
-            FailedFunction: so it is.
+            FailedFunction: it is invalid.
         """
         try:
             pa.array([value], self.type, from_pandas=False)
@@ -187,7 +187,7 @@ class UserDefined(AggregateFunction):
 
 
 class ShownState(AggregateFunction):
-    """The states of a user's function, where nobody has the function: as JSON."""
+    """The states of a user's function that is not at hand: as JSON."""
 
     type = pa.string()
     state_type = pa.binary()

@@ -46,14 +46,14 @@ def lookup_join(
         name: its name.
         left: its input, with the topic ``left``.
         right: the table.
-        join_type: which left rows have a result, and whether with their matches.
+        join_type: says which left rows have a result, and whether with their matches.
         tolerance: how far from a left row its match may be, in microseconds; None for any age.
         exact: whether a right row of the very time of a left row is a match.
-        direction: which right row is the match. If it may be a newer one, there is a tolerance.
+        direction: the right row that is the match. If it may be a newer one, there is a tolerance.
         where: the condition of a match on the columns of both sides, the left ones first; None if any right row is one.
-        unfit: what a left row meets whose right row does not fulfill it. If it is the next one, there is a tolerance.
+        unfit: the match of a left row whose right row does not fulfill it. If it is the next one, there is a tolerance.
         columns: the columns of right rows.
-        default: what some of these have where there is no match, as scalars of Arrow; the others are null there.
+        default: the values of some of these where there is no match, as scalars of Arrow; the others are null there.
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
     names, theirs = left.rows.schemas.current.names, right.packed.rows

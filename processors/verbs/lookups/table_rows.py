@@ -1,6 +1,6 @@
-"""``TableRows``: how a verb reads a table that others keep, and what a process has in memory of it.
+"""``TableRows``: the reading of a table that others keep, and its rows in a process's memory.
 
-Rule of this module: what is in memory can be read again. A version takes over the parts that it shares with the one
+Rule of this module: rows in memory can be read again. A version takes over the parts that it shares with the one
 before it.
 """
 
@@ -36,12 +36,12 @@ class TableRows:
 
     Attributes:
         table: reads them.
-        columns: those that are read, by the names and in the types that they have where the verb is made.
+        columns: the columns that are read, by the names and in the types that they have where the verb is made.
         select: makes the columns of the verb's input of them, as ``PackedRows`` takes them.
-        packed: how they are packed.
+        packed: packs them.
         never: the time, in microseconds, from which on a row is never valid.
         max_bytes: how many bytes rows may take in the memory of a process.
-        place: tells what is in memory from what other verbs have there.
+        place: tells these rows in memory from those of other verbs.
     """
 
     table: VersionedTable
@@ -54,7 +54,7 @@ class TableRows:
 
     @property
     def shown(self) -> pa.Schema:
-        """The columns of the result, of which each may be null."""
+        """The columns of the result, each of which may be null."""
         return nullable(self.packed.rows.schemas.current)
 
     def newest(self) -> str:
@@ -83,7 +83,7 @@ class TableRows:
         return f"version {text} of {self.table!r}"
 
     def _read(self, version: str, before: "_Held | None") -> "_Held":
-        """Return a version, with what it shares with the one before it."""
+        """Return a version, with the parts that it shares with the one before it."""
         parts = {part: number for number, part in enumerate(self.table.parts(version))}
         rows = [self._nothing() if before is None else before.shared(parts)]
         known = {} if before is None else before.parts
@@ -154,7 +154,7 @@ class TableRows:
         """Refuse rows that take more memory than they may.
 
         Raises:
-            ConfigurationError: they do.
+            ConfigurationError: they take more.
         """
         if size > self.max_bytes:
             raise LookupTableError(

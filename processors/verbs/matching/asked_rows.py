@@ -1,6 +1,6 @@
-"""A row that somebody asks about, as the inputs of its join pack it.
+"""A row that a user asks about, as the inputs of its join pack it.
 
-Rule of this module: which columns of a row are whose is decided here; how they become columns of Arrow is
+Rule of this module: it decides which columns of a row belong to which input; how they become columns of Arrow is
 up to callers.
 """
 
@@ -21,10 +21,10 @@ class SideColumns:
     """The columns of one input of a join.
 
     Attributes:
-        keys: those that must equal those of the other side, in their order.
-        values: those that are packed.
-        needed: those without which nothing can be told of a row: its key, and its time where that is a column.
-        names: all.
+        keys: the columns that must equal those of the other side, in order.
+        values: the columns that are packed.
+        needed: the columns without which nothing can be told of a row: its key, and its time where that is a column.
+        names: all columns.
     """
 
     keys: Sequence[str]

@@ -44,8 +44,8 @@ class AsofMatching(Matching):
 
     Attributes:
         left, right: the inputs.
-        rows: the columns of a result, also where it shows none of the right side.
-        join_type: which left rows have a result.
+        rows: the columns of a result, also where it shows no right ones.
+        join_type: says which left rows have a result.
         tolerance, exact, direction, where, unfit: as in the verb.
         corrected: whether results are a change feed, whose deletes show no right row.
     """
@@ -122,10 +122,10 @@ class _Walk:
     """The way through the versions of the key of one row.
 
     Args:
-        rule: how the join decides.
-        time: of the row.
+        rule: the rules of the join.
+        time: the time of the row.
         kept: the versions.
-        fits: which of them fulfill the condition, by their times.
+        fits: by their times, whether they fulfill the condition.
     """
 
     def __init__(self, rule: AsofMatching, time: int, kept: Kept, fits: Mapping[int, bool]) -> None:
@@ -169,7 +169,7 @@ class _Walk:
         return _Found(None, passed)
 
     def _winner(self) -> tuple[Stored | None, str]:
-        """Return the match and why it is, or why there is none."""
+        """Return the match and the reason for it, or the reason why there is none."""
         before, after, time = self._before.version, self._after.version, self._time
         found = before if after is None else after
         if before is not None and after is not None and after.time - time >= time - before.time:

@@ -1,6 +1,6 @@
-"""``MatchExplanation``: which rows of the other side a row could have met, and why it met what it met.
+"""``MatchExplanation``: the rows of the other side that a row could have met, and the reasons for its matches.
 
-Rule of this module: it holds and shows what somebody has found out.
+Rule of this module: it holds and shows what others have found out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,12 +23,13 @@ class Candidate:
     Attributes:
         side: ``"left"`` or ``"right"``, or the name of a table, whose row it is.
         row: its columns; None for a delete.
-        since: its time, from which on it is valid where the side is a table.
-        until: when the next version or a delete ended it; None if it is valid still, or its side is a stream.
-        older_by: how much older it is than the row that is explained, less than zero if it is newer; None if that has
+        since: its time, since which it is valid where the side is a table.
+        until: the time at which the next version or a delete ended it; None if it is valid still, or its side is a
+            stream.
+        older_by: how much older it is than the explained row, less than zero if it is newer; None if that row has
             no time.
         won: whether it is the match, or one of several.
-        why: why it is, or is not.
+        why: the reason.
     """
 
     side: str
@@ -42,15 +43,15 @@ class Candidate:
 
 @dataclass(frozen=True)
 class MatchExplanation:
-    """Why a row has the match that it has. ``str`` makes a table of it, and a notebook shows one.
+    """The explanation of a row's match. ``str`` makes a table of it, and a notebook shows one.
 
     Attributes:
         verb: the name of the join.
         row: the row that is explained, as it was given.
         time: its time; None if it has none.
         candidates: the rows of its key that the state has, and the deletes among them, the oldest first.
-        verdict: what came of them, in a sentence.
-        notes: what else is to be known, such as how far back the state reaches.
+        verdict: the outcome, in a sentence.
+        notes: further facts, such as how far back the state reaches.
     """
 
     verb: str
@@ -62,7 +63,7 @@ class MatchExplanation:
 
     @property
     def winners(self) -> tuple[Candidate, ...]:
-        """The candidates that are its matches: of an as-of join at most one."""
+        """The candidates that are its matches: at most one for an as-of join."""
         return tuple(one for one in self.candidates if one.won)
 
     def __str__(self) -> str:

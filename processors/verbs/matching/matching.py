@@ -1,6 +1,6 @@
-"""``Matching``: how a join decides who matches whom, told for single rows.
+"""``Matching``: the rules of a join, explained for single rows.
 
-Rule of this module: it is what all joins share here. Times are microseconds, as verbs have them.
+Rule of this module: it is the common part of all joins. Times are microseconds, as verbs have them.
 """
 
 from abc import ABC, abstractmethod
@@ -39,12 +39,12 @@ class PackedSide(NamedTuple):
 
 @dataclass(frozen=True)
 class Asked:
-    """The row that somebody asks about.
+    """The row that a user asks about.
 
     Attributes:
         verb: the join's name.
         row: the row, as it was given.
-        sides: by role, what it has of each input that it has the columns of; always of the left one.
+        sides: by role, its part of each input whose columns it has; always of the left one.
     """
 
     verb: str
@@ -76,12 +76,12 @@ class Telling:
     """Makes candidates of stored rows of one side.
 
     Attributes:
-        side: whose rows they are.
+        side: the side of the rows.
         codec: reads the rows.
-        columns: which of their columns are shown.
+        columns: the columns that are shown.
         times: the type of times, as results show them.
-        time: of the row that is explained; None if it has none.
-        unpacked: makes the row of what the store has.
+        time: the time of the explained row; None if it has none.
+        unpacked: makes rows of the store's values.
     """
 
     side: str

@@ -23,9 +23,9 @@ class MultiMatching(Matching):
     """The rules of a ``multi_join``.
 
     Attributes:
-        inputs: by role, the first one first.
+        inputs: the inputs, by role, the first one first.
         shown: by role, the columns of its rows that are shown.
-        types: of each input but the first, how it is joined with those before it.
+        types: the type of the join of each input but the first with those before it.
     """
 
     timed: ClassVar[bool] = False

@@ -1,6 +1,6 @@
-"""``Retained``: what the stores of a verb still have of single keys, or what a table has that it looks up.
+"""``Retained``: the rows that a verb's stores still have of single keys, or a table that it looks up.
 
-Rule of this module: it reads a store that somebody has opened, and tells one kind from another by traits alone.
+Rule of this module: it reads open stores, and tells one kind from another only by traits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,8 @@ class Stored(NamedTuple):
 
     Attributes:
         value: the row.
-        time: its time, in microseconds; of a versioned store, from when on it is valid.
-        until: of a versioned store, when it ended; None if it is valid still, or the store has no versions.
+        time: its time, in microseconds; in a versioned store, the time since which it is valid.
+        until: in a versioned store, the time at which it ended; None if it is valid still, or without versions.
     """
 
     value: bytes
@@ -53,9 +53,9 @@ class LookedUp(Retained):
     """The tables that a verb looks up.
 
     Attributes:
-        tables: by name.
-        versions: by name, which version is read.
-        reader: who has read it, for sentences.
+        tables: the tables, by name.
+        versions: by name, the version that is read.
+        reader: the words for its reader, for sentences.
     """
 
     tables: Mapping[str, GetterAt]

@@ -1,6 +1,6 @@
-"""Why a row of a ``stream_join`` has met the rows that it has met.
+"""The matches of a row of a ``stream_join``, explained.
 
-Rule of this module: it compares the time of one row with those of all rows of its key, as the page of the verb says it.
+Rule of this module: it compares the time of one row with those of all rows of its key, as the verb's page says.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,12 +30,12 @@ class StreamMatching(Matching):
     """The rules of a ``stream_join``. Lengths of time are microseconds.
 
     Attributes:
-        inputs: by role.
+        inputs: the inputs, by role.
         stores: by role, the store that has its rows.
         shown: by role, the columns of its rows that are shown.
-        join_type: which rows have a result.
+        join_type: says which rows have a result.
         before, after: how much older, and how much newer, than the left row the right one may be.
-        reach: reads the two of each of some packed left rows, where rows have bounds of their own; None if they do not.
+        reach: reads both bounds of packed left rows, if rows have their own; None if they do not.
     """
 
     inputs: Mapping[str, PackedRows]

@@ -28,9 +28,9 @@ class TableMatching(Matching):
     """The rules of a ``table_join``.
 
     Attributes:
-        inputs: by role.
+        inputs: the inputs, by role.
         shown: by role, the columns of its rows that are shown.
-        join_type: which keys have a result.
+        join_type: says which keys have a result.
     """
 
     timed: ClassVar[bool] = False
@@ -57,7 +57,7 @@ class TableMatching(Matching):
         return MatchExplanation(asked.verb, asked.row, time, found, verdict, notes)
 
     def _other_key(self, key: bytes, left: Kept) -> tuple[bytes | None, str]:
-        """Return the key of the right row, and why there is none."""
+        """Return the key of the right row, and the reason if there is none."""
         if self.inputs["left"].foreign is None:
             return key, ""
         latest = latest_row(left)
@@ -88,7 +88,7 @@ class TableMatching(Matching):
         return replace(asked, sides={role: side for role, side in asked.sides.items() if role != "left"})
 
     def _is_of_right_row(self, asked: Asked) -> bool:
-        """Return whether a row of a join by foreign key has no left key, as that of a right row alone."""
+        """Return whether a row of a join by foreign key has no left key, and so is a right row alone."""
         packed = self.inputs["left"]
         foreign = packed.foreign.schema.names if packed.foreign is not None else []
         return all(asked.row.get(name) is None for name in packed.keys.schema.names if name not in foreign)
@@ -97,14 +97,14 @@ class TableMatching(Matching):
 def rows_of_key(
     side: str, packed: PackedRows, shown: Sequence[str], kept: Kept, time: int | None, *, joins: bool = True
 ) -> Iterator[Candidate]:
-    """Yield the rows that a side has of a key, and its deletes between them, with why each counts or not.
+    """Yield the rows that a side has of a key, and its deletes between them, with the reason why each counts or not.
 
     Args:
         side: the role of the side.
         packed: its input.
         shown: the columns of its rows that are shown.
         kept: its rows of the key.
-        time: of the row that is explained, in microseconds; None if it has none.
+        time: the time of the explained row, in microseconds; None if it has none.
         joins: whether the latest of them joins.
     """
     unpacked = bytes if packed.foreign is None else without_foreign_key

@@ -68,7 +68,7 @@ class Layout:
     """The layout of kept rows and of the new rows behind them, key by key.
 
     Attributes:
-        order: the positions in both, laid end to end: what is known, then the new rows.
+        order: the positions in both, laid end to end: kept rows, then the new rows.
         keys: the number of the key at each place.
         new: the places of the new rows.
     """
@@ -82,7 +82,7 @@ class Layout:
         """Return the layout.
 
         Args:
-            known: how much is known of each key, which lies in the order of the keys.
+            known: how many kept rows each key has; they lie in the order of the keys.
             keys: the numbers of the keys of the new rows, in ascending order.
         """
         both = np.concatenate([np.arange(len(known)).repeat(known), keys])

@@ -1,13 +1,13 @@
-"""``over``: each row once, with what the rows of its key up to it have: running aggregates, and single rows before it.
+"""``over``: each row once, with results of the rows of its key up to it: running aggregates, and single earlier rows.
 
 It is SQL's ``OVER (PARTITION BY key ORDER BY time ...)``. A frame is all rows up to a row, itself included, or the last
-so many of them (``ROWS BETWEEN n - 1 PRECEDING AND CURRENT ROW``), or those that are at most so much earlier, with all
+so many of them (``ROWS BETWEEN n - 1 PRECEDING AND CURRENT ROW``), or all that are at most so much earlier, with all
 that have its time (``RANGE BETWEEN ... PRECEDING AND CURRENT ROW``).
 
-Rows wait until nothing earlier can come (``rows_in_time``), so what has come out stays right, however rows come. With a
+Rows wait until nothing earlier can come (``rows_in_time``), so results stay right, however rows come. With a
 time to live a key is forgotten that has had no row for that long, and the next row is its first.
 
-Rule of this module: it brings rows and what is kept of their keys together; ``taken_rows`` makes results of them.
+Rule of this module: it brings rows and the state of their keys together; ``taken_rows`` makes results of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -93,7 +93,7 @@ class ResultsOfRows(Projection):
 
     Attributes:
         codec: reads the rows.
-        names: which of their columns.
+        names: the columns of them.
         results: the results.
     """
 
@@ -167,10 +167,10 @@ def over(
         rows: its input, with the topic ``input``.
         calls: the results.
         arguments: by the names of the results that take values, the columns of the rows with these.
-        frame: which rows count for each.
+        frame: the rows that count for each.
         late: how late a row may be, and so how long each waits, in microseconds.
-        ttl: after how long without a row a key begins anew, in microseconds; None for never.
-        columns: the columns of the result that rows have, besides those of the key.
+        ttl: the time without a row after which a key begins anew, in microseconds; None for never.
+        columns: the columns of the result that rows have, besides the key's.
     """
     taken = {name: arguments[name] for name in calls.arguments.names}
     spec = OverSpec(late, True, rows.order is not None, calls, taken, rows.rows, frame, ttl)

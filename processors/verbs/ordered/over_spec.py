@@ -1,7 +1,7 @@
-"""``OverSpec``: what each row of an ``over`` gets, and what is kept of a key for it.
+"""``OverSpec``: the results of each row of an ``over``, and the state of a key for them.
 
-Of each key the state has what its last row came out with, which is all that a frame from the beginning needs, and the
-arguments of those rows before the next one that a shorter frame or a ``lag`` may reach (``over_state``).
+The state of a key has the results of its last row, which is all that a frame from the beginning needs, and the
+arguments of the rows before the next one that a shorter frame or a ``lag`` may reach (``over_state``).
 
 Rule of this module: it knows types, states and how they merge, and no order of rows.
 """
@@ -63,20 +63,20 @@ class Frame:
 
 
 class Calls:
-    """The results, and what rows bring for them. Travels to the workers.
+    """The results, and the arguments of rows for them. Travels to the workers.
 
     Args:
         calls: by the names of results, in the order of the columns.
         types: by the same names, the types of the values that rows bring; ``count()`` has none.
-        slots: where in kept rows the calls are; None if they are all that is kept, in their order.
+        slots: the places of the calls in kept rows; None if nothing else is kept, and they are in order.
 
     Attributes:
-        aggregate: those that aggregate; None if there are none.
-        lags: of the others by name, how many rows before it each looks.
-        positions: of all by name.
+        aggregate: the calls that aggregate; None if there are none.
+        lags: by name, how many rows back each of the others looks.
+        positions: the positions of all calls, by name.
         arguments: by name, the columns that rows bring, in their one form.
         schema: the results.
-        slots: where in kept rows the calls are.
+        slots: the places of the calls in kept rows.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Calls:
     def kept(
         self, arguments: Mapping[str, str], conditions: Mapping[str, str], seconds: Mapping[str, str]
     ) -> dict[str, KeptCall]:
-        """Return the calls as they are kept, with the arguments and conditions of those that have some as text."""
+        """Return the calls as they are kept, with arguments and conditions as text."""
         return {
             name: KeptCall(state, arguments.get(name), where=conditions.get(name), second=seconds.get(name))
             for name, state in self._states.items()
@@ -112,17 +112,17 @@ class Calls:
 
     @property
     def aggregated(self) -> list[int]:
-        """The positions of those that aggregate."""
+        """The positions of the calls that aggregate."""
         return [position for name, position in self.positions.items() if name not in self.lags]
 
     @property
     def initial(self) -> list[Any]:
-        """The states of those that aggregate before any row."""
+        """The states of the calls that aggregate, before any row."""
         return [] if self.aggregate is None else self.aggregate.initializer()
 
     @property
     def states(self) -> pa.StructType:
-        """The struct of the states of those that aggregate."""
+        """The struct of the states of the calls that aggregate."""
         if self.aggregate is None:
             return pa.struct([])
         result: Any = self._fold.result
@@ -137,10 +137,10 @@ class Calls:
         return fold
 
     def alone(self, keys: Any, columns: Sequence[Any]) -> Any:
-        """Return the states that rows bring, each alone.
+        """Return the states of single rows.
 
         Args:
-            keys: of the rows; for errors.
+            keys: the keys of the rows; for errors.
             columns: their times, and then their arguments.
 
         Raises:
@@ -188,8 +188,8 @@ class OverSpec(InTime):
         calls: the results.
         arguments: by their names, the columns of the rows with the arguments.
         rows: reads the rows.
-        frame: which rows count.
-        ttl: after how long without a row a key begins anew, in microseconds; None for never.
+        frame: the rows that count.
+        ttl: the time without a row after which a key begins anew, in microseconds; None for never.
     """
 
     calls: Calls = field(compare=False)
@@ -231,7 +231,7 @@ class OverSpec(InTime):
         return self.frame.within
 
     def far(self, earlier: Integers, later: Integers) -> Booleans:
-        """Return which of these times are so much later than the other ones that nothing counts of what was before."""
+        """Return a mask of these times that are so much later than the other ones that nothing earlier counts."""
         if self.lives is None:
             return np.zeros(len(later), np.bool_)
         far: Booleans = later > np.minimum(earlier, MAX_TIME - self.lives) + self.lives
@@ -239,7 +239,7 @@ class OverSpec(InTime):
 
     @property
     def stores(self) -> list[StoreSpec]:
-        """The store of states, whose clock is the watermark, and the one of what waits."""
+        """The store of states, whose clock is the watermark, and the store of rows that wait."""
         ttl = None if self.lives is None else min(self.lives + 1, MAX_TIME)
         kept = StoreSpec(STORE, StoreKind.TIMESTAMPED_KEY_VALUE, BYTES, self.state_serde, ttl=ttl)
         return [kept, self.buffer.store_spec]

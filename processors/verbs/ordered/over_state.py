@@ -1,11 +1,11 @@
 """The state of a key of ``over``: the states of its calls, and the arguments of rows that the next one may reach.
 
 It is a row of places (``millpond.processors.verbs.state_serde``). The first has the times of those rows, the oldest
-first. Each call has two places of its own behind it, that of the state after the key's last row and that of the
-arguments, which no other call ever gets. Arguments are of the last rows that count for the call: one that was added
+first. Each call has two places of its own behind it, one for the state after the key's last row and one for the
+arguments, which no other call ever gets. Arguments are of the last rows that count for the call: a call that was added
 later has fewer of them than there are times.
 
-Rule of this module: it knows what lies where, and no frame.
+Rule of this module: it knows the places, and no frame.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class OverStateSerde(StateSerde):
     Args:
         slots: the places of everything.
         fields: the struct of the times, the states, and the arguments.
-        initial: what each is before any row.
+        initial: the value of each before any row.
         reaching: how many of the last fields are arguments.
     """
 
@@ -78,10 +78,10 @@ class _KeptColumns(PlacedStates):
 
 @dataclass(frozen=True)
 class OverState:
-    """The form of what is kept. Travels to the workers.
+    """The form of a key's state. Travels to the workers.
 
     Attributes:
-        slots: where the calls are.
+        slots: the places of the calls.
         states: by the positions of the calls that aggregate, the types of their states.
         initial: by the same, the states before any row.
         arguments: by the positions of the calls for which rows are kept, the types of their arguments.
@@ -121,11 +121,11 @@ class OverState:
         return KeptRows(elements.to_numpy(), counts, {one: listed(column) for one, column in lists})
 
     def made(self, states: Sequence[Any], rows: "KeptRows") -> Any:
-        """Return a column of what is kept from now on.
+        """Return a column of new states.
 
         Args:
             states: the columns of states.
-            rows: those that may be reached.
+            rows: the rows that may be reached.
         """
         times = lists_of(pa.array(rows.times), rows.counts, _TIMES.type, nullable=False)
         lists = [
@@ -139,9 +139,9 @@ class KeptRows:
     """Rows of some keys, key by key, the oldest first.
 
     Attributes:
-        times: of the rows.
+        times: the times of the rows.
         counts: how many rows of each key there are.
-        arguments: by the positions of calls, the arguments of the last rows of each key, and of how many.
+        arguments: by the positions of calls, the arguments of the last rows of each key, and their numbers.
     """
 
     times: Integers

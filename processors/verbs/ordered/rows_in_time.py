@@ -56,7 +56,7 @@ class RowsInTime(Operator):
     """Takes rows whose keys and values are bytes.
 
     Args:
-        in_time: which, and when.
+        in_time: the choice of rows, and the time.
     """
 
     def __init__(self, in_time: InTime) -> None:
@@ -72,7 +72,7 @@ class RowsInTime(Operator):
 
     @abstractmethod
     def take(self, rows: Columns) -> None:
-        """Take rows; those of a key are none that are earlier than those before, if rows wait."""
+        """Take rows; if rows wait, none of a key is earlier than those before."""
 
     def observe(self, time: int) -> None:
         """Learn that no row of an earlier time is taken any more: the watermark, or without a grace the stream time."""

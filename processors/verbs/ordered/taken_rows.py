@@ -25,15 +25,15 @@ pc: Any = _compute
 
 
 class TakenRows:
-    """New rows in the order of their keys and then their own, beside what is known of these keys.
+    """New rows in the order of their keys and then their own, beside the state of these keys.
 
     Args:
-        spec: what is made of them.
+        spec: the parameters of the operator.
         keys: the keys.
         numbers: the key of each row, as its position among these.
         rows: the rows.
-        found: what is known of each key, null where nothing is.
-        times: of its last row, null where there is none.
+        found: the state of each key, null where there is none.
+        times: the time of its last row, null where there is none.
     """
 
     def __init__(self, spec: OverSpec, keys: Any, numbers: Integers, rows: Columns, found: Any, times: Any) -> None:
@@ -62,7 +62,7 @@ class TakenRows:
         return times
 
     def pass_on(self) -> tuple[Any, Any]:
-        """Return the results of the rows, and what is kept of the keys from now on."""
+        """Return the results of the rows, and the new states of the keys."""
         calls = self._calls
         columns = {name: self._before(name, offset) for name, offset in calls.lags.items()}
         states = None

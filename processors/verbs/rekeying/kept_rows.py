@@ -1,6 +1,6 @@
-"""The rows that a verb's state has of one of its inputs, as columns: what another verb can begin with.
+"""The rows of one input in a verb's state, as columns with which another verb can begin.
 
-Rule of this module: it reads durable files, part by part, and knows nothing of who begins with the rows.
+Rule of this module: it reads durable files, part by part, and does not know who begins with the rows.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,14 +46,14 @@ class KeptRows:
     """The rows of one input in the state of a verb. Travels to the workers.
 
     Attributes:
-        storage: where the durable files are.
+        storage: has the durable files.
         verb: the verb's name, for errors.
-        side: which of its inputs, and where its rows are.
-        manifests: of the tasks that have state.
-        keys: how keys are packed.
-        rows: how rows are packed.
+        side: the input, and the place of its rows.
+        manifests: the manifests of the tasks that have state.
+        keys: packs keys.
+        rows: packs rows.
         times: the type of its times; None if it is not known.
-        expressions: what its times, operations and orders were taken from, by parameter; None if it is not known.
+        expressions: the sources of its times, operations and orders, by parameter; None if not known.
     """
 
     storage: Storage
@@ -69,10 +69,10 @@ class KeptRows:
     def of(
         cls, storage: Storage, application_id: str, verb: str, side: KeptSide, manifests: tuple[Manifest, ...]
     ) -> Self:
-        """Return those of an application.
+        """Return the kept rows of an application.
 
         Raises:
-            StateConflictError: nothing tells how its rows are packed.
+            StateConflictError: nothing says how its rows are packed.
         """
         places = {what: kept_schemas(storage, application_id, what.place(side.role)) for what in Beside}
         keys, rows = places[Beside.KEY], kept_schemas(storage, application_id, side.role)
@@ -95,13 +95,13 @@ class KeptRows:
 
     @property
     def columns(self) -> pa.Schema:
-        """The columns that its rows have, those of the key among them."""
+        """The columns of its rows, the key's among them."""
         own = self.rows.schemas.current
         return pa.schema([*own, *(field for field in self.keys.schema if field.name not in own.names)])
 
     @property
     def clock(self) -> int | None:
-        """The time that the input has reached, in microseconds; None if nobody has kept it."""
+        """The time that the input has reached, in microseconds; None if it was not kept."""
         if self.side.kept is Kept.WAITING:
             known = [KeptTime(old, STREAM_TIME).get() for old in self._olds]
         else:

@@ -1,8 +1,8 @@
-"""Results of an aggregate that come later get the rows from before: each entry of its state, those within its bounds.
+"""Results of an aggregate that are added later get the earlier rows: each entry of its state, those within its bounds.
 
 Rule of this module: the state says which windows and sessions there are, and rows say what is in them. Rows are folded
-one by one in the order of time, by the functions that fold those that come. What entries have of other results is
-copied; an entry without rows stays as it is, since what it lacks counts as the state before any row.
+one by one in the order of time, by the functions that fold new rows. Other results in entries are
+copied; an entry without rows stays as it is, since a missing state counts as the state before any row.
 """
 
 from bisect import bisect_left, bisect_right
@@ -49,15 +49,15 @@ IN_ORDER: Final = ("task", "key", "timestamp", "place")
 
 @dataclass(frozen=True)
 class PastRows:
-    """Folds rows from before into what a task begins with. Travels to the workers.
+    """Folds earlier rows into the state with which a task begins. Travels to the workers.
 
     Attributes:
-        store: where the verb keeps its results.
+        store: the store of the verb's results.
         partitions: how many tasks there are.
-        windows: those of the verb, in microseconds; None for one result a key.
-        calls: those that came later.
+        windows: the verb's windows, in microseconds; None for one result a key.
+        calls: the calls that came later.
         states: the rows of the store.
-        places: where in these rows the states of the calls are, in their order.
+        places: the places in these rows of the states of the calls, in their order.
     """
 
     store: StoreShape
@@ -79,16 +79,16 @@ class PastRows:
         return pa.Table.from_arrays(columns, schema=PAST_SCHEMA)
 
     def written(self, sowing: Sowing, rows: pa.Table) -> dict[str, Manifest]:
-        """Write what tasks begin with, by task id, without those that have no state that changes.
+        """Write the state with which tasks begin, by task id; leave out tasks whose state does not change.
 
         Args:
-            sowing: what they begin with otherwise.
+            sowing: the state with which they begin otherwise.
             rows: all rows of some tasks, in the order of ``IN_ORDER``.
 
         Raises:
             RecordError: a result leaves its type.
             MissingFileError, CorruptFileError: a file of the state is gone or damaged.
-            SerdeError: an entry of the state is none of this verb.
+            SerdeError: an entry of the state is not this verb's.
             DurabilityError: the storage failed.
         """
         found = {}

@@ -1,10 +1,10 @@
 """A verb begins with the rows that another one has kept: by another key, or as another kind of verb.
 
-The rows go through the new verb's own topology, one micro-batch in the order of time whose results nobody takes. So the
+The rows go through the new verb's own topology, one micro-batch in the order of time without results. So the
 state is that of a verb that has had these rows from the beginning, and it is exact as far as the rows are there. What
 may be missing follows from what the old verb keeps; it is told before anything counts.
 
-Rule of this module: it decides what may begin with what, and writes what tasks begin with; a record makes that count.
+Rule of this module: it decides what may begin with what, and writes the first state of tasks; a record makes it count.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -58,9 +58,9 @@ class NewInput:
     """One input of the verb that begins. Travels to the workers.
 
     Attributes:
-        input: how its rows become records.
+        input: makes records of its rows.
         keyed: whether rows with a null in their key are left out before they come.
-        expressions: what its times, operations and orders are taken from, by parameter, as it is kept with the state.
+        expressions: the sources of its times, operations and orders, by parameter, as they are kept with the state.
     """
 
     input: PackedRows
@@ -84,7 +84,7 @@ class Beginning:
 
     @property
     def _keys(self) -> tuple[list[str], list[str]]:
-        """The columns of the old key, and those of the new one."""
+        """The columns of the old key, and the columns of the new one."""
         return self.old.keys.schema.names, self.new.input.keys.schema.names
 
     @property
@@ -100,14 +100,14 @@ class Beginning:
         return new <= old
 
     def check(self, name: str) -> None:
-        """Refuse rows of which the new verb's cannot be made, whatever is accepted.
+        """Refuse rows of which the new verb's rows cannot be made, whatever is accepted.
 
         Args:
-            name: the new verb's.
+            name: the new verb's name.
 
         Raises:
-            StateConflictError: the old verb keeps other rows than the new one, these have not its columns, or their
-                times, operations or orders are not those of the new one.
+            StateConflictError: the old verb keeps other rows than the new one, they lack its columns, or their
+                times, operations or orders differ from the new one's.
         """
         new, old = self.side, self.old.side
         where = f"rekeyed says that {new.role!r} of the verb {name!r} begins with the rows of {self.old.verb!r}"
@@ -209,13 +209,13 @@ class Rekeying:
     """The rows with which a verb's tasks begin, in units that do not depend on each other. Travels to the workers.
 
     Each unit reads all of the old rows, and keeps in memory those of its own task. Ties are counted before anything is
-    written, so that what is refused leaves nothing.
+    written, so that a refusal leaves nothing.
 
     Attributes:
         storage: has the durable files.
-        plan: the new verb's, with a single sub-topology.
+        plan: the new verb's plan, with a single sub-topology.
         beginnings: by topic, the rows with which inputs begin.
-        follows_time: whether what the verb does depends on how far its inputs have come in time.
+        follows_time: whether the verb depends on how far its inputs have come in time.
         application_id, fingerprint: go into the new manifests.
         counting: whether ties are counted, by topic, in place of all else.
     """
@@ -234,11 +234,11 @@ class Rekeying:
         return self.plan.partitions
 
     def run(self, unit: int) -> dict[str, str]:
-        """Write the file of one task, and give its manifest as text by task id.
+        """Write the file of one task, and return its manifest as text by task id.
 
         Raises:
             MissingFileError, CorruptFileError: a file of the old state is gone or damaged.
-            RecordError: a row is none of the new input, such as a null where its column is NOT NULL.
+            RecordError: a row does not fit the new input, such as a null where its column is NOT NULL.
             DurabilityError: the storage failed.
         """
         if self.counting:

@@ -40,8 +40,8 @@ class Values(NamedTuple):
 
     Attributes:
         groups: the number of each one's group.
-        keys: how each is ordered.
-        rows: each as it is, in the type of the states; of no use where that says nothing of values.
+        keys: the keys that order them.
+        rows: the values themselves, in the type of the states; unused where states say nothing of values.
     """
 
     groups: Integers
@@ -57,7 +57,7 @@ class Counted(StatefulFunction):
     """A function of rows that come and go, whose values a store counts.
 
     Attributes:
-        greatest: whether the greatest of the values is the one that is looked for, or else the least.
+        greatest: whether the greatest of the values counts, or else the least.
         row_type: the type of the rows that are kept with the counts; None if none are.
     """
 
@@ -112,7 +112,7 @@ class CountedExtreme(Counted):
     """The value that comes before all others.
 
     Args:
-        function: that of rows that stay.
+        function: the function for rows that stay.
     """
 
     def __init__(self, function: Extreme) -> None:
@@ -161,10 +161,10 @@ class CountedExtreme(Counted):
 
 
 class CountedByTime(CountedExtreme):
-    """The value of the earliest or the latest row; among those of one time the bytes of the values decide.
+    """The value of the earliest or the latest row; at equal times the bytes of the values decide.
 
     Args:
-        function: that of rows that stay.
+        function: the function for rows that stay.
     """
 
     def __init__(self, function: First) -> None:

@@ -23,10 +23,10 @@ KEPT: Final = pa.struct([("rows", pa.list_(pa.binary())), ("counts", pa.list_(pa
 
 
 class ReversibleRows(Reversible):
-    """Any function, made anew of the rows that are there: by their times if it goes by time, else by their values.
+    """Any function, made anew of the current rows: by their times if it goes by time, else by their values.
 
     Args:
-        function: what is made of them.
+        function: the function.
         by_time: whether it goes by time.
     """
 

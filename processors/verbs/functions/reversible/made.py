@@ -33,8 +33,8 @@ class _ChosenReversible(Reversible):
     """A function of some of the rows.
 
     Args:
-        chosen: says which.
-        function: what the others are given.
+        chosen: chooses rows.
+        function: takes the others.
     """
 
     def __init__(self, chosen: Chosen, function: Reversible) -> None:
@@ -83,10 +83,10 @@ class _ChosenCounted(Counted):
 
 
 def made_reversible(function: AggregateFunction, *, by_time: bool) -> Reversible | Counted:
-    """Return a function for rows that come and go, with the results of one for rows that stay.
+    """Return a function for rows that come and go, with the results of a function for rows that stay.
 
     Args:
-        function: the one for rows that stay.
+        function: the function for rows that stay.
         by_time: whether it goes by their times.
     """
     if isinstance(function, Unwrapped | Complete):

@@ -17,12 +17,12 @@ class Reversible(StatefulFunction):
         """Return the states of many groups after rows have come and gone.
 
         Args:
-            states: of each group; null where there is none yet.
-            values: of the rows.
+            states: the state of each group; null where there is none yet.
+            values: the values of the rows.
             times: the event times of the rows, in microseconds since 1970, or bytes that compare as times and orders.
             groups: the number of each row's group.
             signs: 1 for a row that comes, -1 for one that goes, which has come before.
 
         Raises:
-            ValueError, TypeError, LookupError, pyarrow.ArrowInvalid: a state is none of this function.
+            ValueError, TypeError, LookupError, pyarrow.ArrowInvalid: a state is not one of this function.
         """

@@ -55,7 +55,7 @@ class ReversibleSum(Reversible):
     """A sum or an average, kept as a whole number of units, of which 2 ** bits are one.
 
     Args:
-        function: what makes the result.
+        function: makes the result.
     """
 
     state_type = pa.struct([("count", pa.int64()), ("bits", pa.int64()), ("sum", pa.binary()), ("odd", _COUNTS)])
@@ -114,7 +114,7 @@ class ReversibleSum(Reversible):
 
 
 def _parts(states: Array) -> tuple[Integers, Integers, list[bytes], Integers]:
-    """Return the counts, bits, sums and odd counts of states of sums; of nothing where there is none."""
+    """Return the counts, bits, sums and odd counts of states of sums; of an empty state where there is none."""
     counts, bits, sums, odd = states.flatten()
     others = np.zeros((len(states), len(_ODD)), np.int64)
     elements, lengths = listed(odd)
@@ -125,10 +125,10 @@ def _parts(states: Array) -> tuple[Integers, Integers, list[bytes], Integers]:
 
 
 class ReversibleSums(Reversible):
-    """Sums of powers, or of products; what is not finite is kept apart, with how often it is there.
+    """Sums of powers, or of products; values that are not finite are kept apart and counted.
 
     Args:
-        function: what makes the result.
+        function: makes the result.
     """
 
     def __init__(self, function: Moments | Products) -> None:
@@ -182,6 +182,6 @@ def _finite(values: Array) -> npt.NDArray[np.bool_]:
 
 
 def _negative(state: Sequence[Any]) -> list[Any]:
-    """Return the state of rows, once less: its count and its sums are negative, and its bits are what they were."""
+    """Return the state of rows, once less: its count and its sums are negative, its bits unchanged."""
     count, *others = state
     return [-count, *(to_bytes(-from_bytes(one)) if isinstance(one, bytes) else one for one in others)]

@@ -1,7 +1,7 @@
 """Exact sums of whole columns of numbers that are added and taken out.
 
-Rule of this module: nothing is rounded. A float is a whole number of units, of which a power of two are one; digits of
-32 bits are added up apart from each other, with room for what is carried.
+Rule of this module: nothing is rounded. A float is a whole number of units, a power of two of which are one; digits of
+32 bits are added up apart from each other, with room for carries.
 """
 
 from typing import Any, Final, NamedTuple
@@ -19,11 +19,11 @@ _MANTISSA: Final = 53
 
 
 class Units(NamedTuple):
-    """Numbers as so many units, of which 2 ** bits are one.
+    """Numbers as so many units, 2 ** bits of which are one.
 
     Attributes:
-        bits: as said.
-        sums: of each group.
+        bits: the bits.
+        sums: the sum of each group.
     """
 
     bits: int
@@ -34,9 +34,9 @@ def weighed_sums(values: Array, groups: Integers, signs: Integers, size: int) ->
     """Return each group's sum of numbers, each as often as its sign says.
 
     Args:
-        values: finite floats, integers, times or decimals, none of which is null.
+        values: finite floats, integers, times or decimals, without nulls.
         groups: the number of each value's group.
-        signs: of each value.
+        signs: the sign of each value.
         size: how many groups there are.
     """
     if not len(values):
@@ -88,7 +88,7 @@ def _shifted(wholes: Integers, shifts: Integers) -> list[Integers]:
 
 
 def _added(digits: list[Integers], firsts: Integers, groups: Integers, signs: Integers, size: int) -> list[int]:
-    """Return each group's sum of numbers of digits, of which the first one has its place in ``firsts``."""
+    """Return each group's sum of numbers of digits; the first digit has its place in ``firsts``."""
     width = int(firsts.max()) + len(digits)
     totals: Any = np.zeros(size * width, np.int64)
     for place, digit in enumerate(digits):

@@ -28,9 +28,9 @@ class Hll(Sketched):
     """An HLL sketch.
 
     Args:
-        function: what errors call it.
+        function: its name in errors.
         registers: the binary logarithm of the number of registers.
-        instead: the function that is another way, if there is one.
+        instead: another function that does the same, if there is one.
     """
 
     nullable = False
@@ -67,10 +67,10 @@ class Hll(Sketched):
 
 
 class ApproxCountDistinct(Hll):
-    """About how many different values there are besides null.
+    """The approximate number of different values besides null.
 
     Args:
-        form: of the values, in which they are compared; None to compare them as they are.
+        form: the form in which values are compared; None to compare them as they are.
         registers: the binary logarithm of the number of the sketch's registers.
     """
 
@@ -106,11 +106,11 @@ class HllSketch(Shown, Hll):
 
 
 class Growing:
-    """A theta sketch that takes items: one that was kept, and what has come since.
+    """A theta sketch that takes items: a kept one, and one of later items.
 
     Args:
-        kept: the former; None for none.
-        since: the latter, which can be updated.
+        kept: the kept one; None for none.
+        since: the one of later items, which can be updated.
     """
 
     def __init__(self, kept: Any, since: Any) -> None:

@@ -44,11 +44,11 @@ _SMALLEST: Final = 3
 
 
 class ApproxTopK(Sketched):
-    """The values that come most often, each with how often.
+    """The values that come most often, each with its number.
 
     Args:
-        path: what errors call the column.
-        type_: of the values.
+        path: the name of the column in errors.
+        type_: the type of the values.
         k: how many there are at most.
         tracked: how many are tracked.
     """

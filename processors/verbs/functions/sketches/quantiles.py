@@ -1,4 +1,4 @@
-"""KLL sketches, which tell which value is at a rank.
+"""KLL sketches, which tell the value at a rank.
 
 The states: the bytes of a KLL sketch, of integers with 8 bytes each, of other numbers with doubles. Before they are
 written, the newest values of a sketch are sorted: up to ``k`` values, bytes do not depend on the order of the rows.
@@ -24,8 +24,8 @@ class Kll(Sketched):
     """A KLL sketch.
 
     Args:
-        function: what errors call it.
-        k: what decides its error and size.
+        function: its name in errors.
+        k: decides its error and size.
     """
 
     def __init__(self, function: str, k: int) -> None:
@@ -68,9 +68,9 @@ class Doubles(Kll):
     """A KLL sketch of doubles.
 
     Args:
-        function: what errors call it.
-        k: what decides its error and size.
-        unit: how many units one is, of decimals, or else 1.
+        function: its name in errors.
+        k: decides its error and size.
+        unit: how many units of a decimal one is, or else 1.
     """
 
     def __init__(self, function: str, k: int, unit: int = 1) -> None:
@@ -140,11 +140,11 @@ class ShownIntegers(Shown, Kll):
 
 
 class ApproxPercentile(Doubles):
-    """About the value at a rank.
+    """The approximate value at a rank.
 
     Args:
-        k: what decides its error and size.
-        unit: how many units one is, of decimals, or else 1.
+        k: decides its error and size.
+        unit: how many units of a decimal one is, or else 1.
         percentage: the rank, from 0 to 1.
     """
 

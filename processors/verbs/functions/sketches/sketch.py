@@ -1,6 +1,6 @@
-"""``Sketched``: what all functions share whose state is a sketch.
+"""``Sketched``: the base of functions whose state is a sketch.
 
-Rule of this module: it knows no sketch; how one is opened, updated and merged, the functions know.
+Rule of this module: it knows no sketch; the functions know how one is opened, updated and merged.
 """
 
 from abc import abstractmethod
@@ -26,8 +26,8 @@ class Opened:
     """A sketch that may have been changed, until it is stored.
 
     Args:
-        function: of which it is the state.
-        sketch: the library's.
+        function: the function of this state.
+        sketch: the library's sketch.
     """
 
     def __init__(self, function: "Sketched", sketch: Any) -> None:
@@ -136,7 +136,7 @@ class Sketched(AggregateFunction):
         """Return the bytes of the sketch in a state.
 
         Raises:
-            ValueError: the checksum is that of others.
+            ValueError: the checksum is that of other bytes.
         """
         if not self.sealed:
             return state
@@ -161,8 +161,8 @@ def library(function: str, instead: str = "") -> Any:
     """Return the package ``datasketches``.
 
     Args:
-        function: which one needs it.
-        instead: the function that is another way, if there is one.
+        function: the function that needs it.
+        instead: another function that does the same, if there is one.
 
     Raises:
         ConfigurationError: it is not installed.
