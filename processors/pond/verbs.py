@@ -92,7 +92,7 @@ class Verbs(ABC, Generic[Given, Result]):
         expired: Literal["silent", "delete"] = "silent",
         name: str | None = None,
     ) -> Result:
-        """Make a table of a change feed: without rows that repeat what their key has, and without late rows.
+        """Make a table of a change feed: leave out changes that repeat a key's row, or that come too late.
 
         Args:
             rows: each sets what its key has from its time on, or deletes it.

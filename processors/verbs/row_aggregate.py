@@ -1,6 +1,6 @@
 """``RowAggregate``: several aggregate functions as the one aggregation that the DSL runs for each key.
 
-Rule of this module: it knows the order of the calls and what lies where; the functions know values.
+Rule of this module: it knows the order of the calls and their places; the functions know values.
 
 The engine copies an aggregate wherever it needs it twice, and lets an aggregator change what it is given
 (``millpond.processors.aggregations.aggregate``). So there is one list of states a key, changed in place: without
@@ -113,20 +113,20 @@ class RowAggregate:
         calls: by the name of the result's column, in the order of the columns.
         types: by the same names, the types of the values that rows bring for the calls; ``count()`` has none.
         ordered: whether rows have, in place of their time, bytes that compare as their times and orders do.
-        slots: where in kept rows the states of the calls are; None if they are all that is kept, in their order.
-        since: by the names of results, the times from which rows count for them, in microseconds since 1970; for the
-            others all do.
+        slots: the places in kept rows of the calls' states; None if nothing else is kept, and they are in order.
+        since: by the names of results, the times since which rows count for them, in microseconds since 1970; for the
+            others all rows count.
         gaps: whether rows bring, behind the values for the calls, the gaps of their sessions.
         reversible: whether rows come and go; then ``functions`` take them, there is no ``aggregation``, and rows have a
-            value for each call, in the place of its state. One that ends before a call's place, which was added later,
-            does not count for it.
+            value for each call, in the place of its state. A row that ends before the place of a call, which was added
+            later, does not count for it.
 
     Attributes:
-        functions: what is computed, in the order of the calls.
-        places: where in a row each of them finds its value.
-        slots: where in kept rows their states are.
+        functions: the functions, in the order of the calls.
+        places: the place in a row of each one's value.
+        slots: the places in kept rows of their states.
         arguments: the types of the values that rows bring, by the names of the results.
-        state_serde, input_serde: of kept rows, and of the rows that come.
+        state_serde, input_serde: the serdes of kept rows, and of new rows.
         schema: the columns of the results.
 
     Raises:
@@ -200,10 +200,10 @@ class RowAggregate:
         )
 
     def of_verb(self, name: str, keys: KeyCodec) -> Self:
-        """Return the same, with errors that begin with the name of the verb, and show keys as the user knows them.
+        """Return the same aggregation, whose errors begin with the verb's name, and show keys as the user knows them.
 
         Args:
-            name: of the verb.
+            name: the verb's name.
             keys: reads the keys.
         """
         made = copy(self)
@@ -217,7 +217,7 @@ class RowAggregate:
         conditions: Mapping[str, str] | None = None,
         seconds: Mapping[str, str] | None = None,
     ) -> dict[str, KeptCall]:
-        """Return the calls as they are kept, with the arguments and conditions of those that have some as text."""
+        """Return the calls as they are kept, with arguments and conditions as text."""
         where, second = conditions or {}, seconds or {}
         return {
             name: KeptCall(state, arguments.get(name), where=where.get(name), second=second.get(name))
@@ -261,7 +261,7 @@ class RowAggregate:
         """Fold a row into ``state``, which is changed and returned.
 
         Args:
-            key: of the row; for errors.
+            key: the key of the row; for errors.
             value: the row's event time in microseconds, or bytes if rows are ordered, then one physical value for each
                 call that has a column.
             state: the states of all calls.
@@ -308,7 +308,7 @@ class RowAggregate:
 
         Args:
             states: the states.
-            keys: of the states, as far as they are known; for errors.
+            keys: the known keys of the states; for errors.
 
         Raises:
             RecordError: a result leaves its type.
@@ -333,7 +333,7 @@ class RowAggregate:
 
         Args:
             make: makes an item of a number.
-            keys: of the states, as far as they are known; for errors.
+            keys: the known keys of the states; for errors.
 
         Raises:
             RecordError: a result leaves its type.
@@ -358,8 +358,8 @@ class RowAggregate:
 
         Args:
             results: the table.
-            alike: by the names of results, what is equal where they are of the same values of the same rows, as far as
-                that is known: an average is then put beside the count of its values.
+            alike: by the names of results, something that is equal where they are of the same values of the same rows,
+                if known: an average is then put beside the count of its values.
 
         Raises:
             ConfigurationError: the state of a call is more than its result, or no rows have such results.
@@ -394,7 +394,7 @@ class RowAggregate:
 
         Args:
             results: the columns of results.
-            starts: of the windows, in microseconds since 1970.
+            starts: the starts of the windows, in microseconds since 1970.
         """
         return [
             column

@@ -1,6 +1,6 @@
-"""One run of a rule over the records and timers of a task: each call, what comes of it, and what may go wrong in it.
+"""One run of a rule over the records and timers of a task: each call, its results, and its failures.
 
-Rule of this module: in which order records and timers come is the operator's business. A call that raises fails the
+Rule of this module: the operator decides the order of records and timers. A call that raises fails the
 task with an error that names the rule, the key and the time; or it has no effect, where failing records are left out.
 """
 
@@ -27,9 +27,9 @@ class RuleRun:
     """Calls a rule and collects its results.
 
     Args:
-        context: of the operator; its name is that of the ``apply``.
+        context: the context of the operator, which has the name of the ``apply``.
         rule: the rule.
-        scope: what the contexts of all keys share.
+        scope: the parts that the contexts of all keys share.
         keys: the key's value by its bytes, for all keys of the run.
 
     Attributes:

@@ -1,10 +1,10 @@
 """The versioned tables of verbs, also of rows that have an order (``order=``): of one key and time the greatest counts.
 
-A version that is older than the history counts if it is valid within the history: those that are valid "from the
+A version that is older than the history counts if it is valid within the history: versions that are valid "from the
 beginning" come with the first record of a key, whenever that is.
 
-A table keeps no order beside its versions, since one that is deleted has no place for it. So the order of each key and
-time is kept apart, as long as the table has a history of that time. Of older ones it is not known, so none of them
+A table keeps no order beside its versions, since a deleted one has no place for it. So the order of each key and
+time is kept apart, as long as the table has a history of that time. It is not known for older versions, so none of them
 replaces one of its own time that came in an earlier micro-batch.
 """
 
@@ -47,9 +47,9 @@ def sequenced_table(
         store: the name of its store.
         history: how far back it keeps versions, in microseconds.
         ordered: whether rows have an order in front.
-        in_turn: whether each row of a key replaces the one before it, whatever their times; of rows without an order.
+        in_turn: whether each row of a key replaces the one before it, whatever their times; for rows without an order.
         ttl: how long a row lives after its time, in microseconds; None for ever.
-        expired: what comes out of a row that has expired.
+        expired: the treatment of expired rows.
     """
     late_puts = LatePuts.VALID_FIRST if ordered else LatePuts.VALID
     materialized = Materialized.versioned(
@@ -65,7 +65,7 @@ def sequenced_table(
 
 
 def table_of(builder: StreamsBuilder, topic: str, materialized: Materialized, *, in_turn: bool) -> KTable:
-    """Return the table of the rows of a topic; ``in_turn`` is that of ``sequenced_table``."""
+    """Return the table of the rows of a topic; ``in_turn`` is as in ``sequenced_table``."""
     table = builder.table(topic, materialized=materialized)
     if in_turn:
         table.handle.graph.change_table(table.handle.node, in_turn=True)

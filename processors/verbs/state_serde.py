@@ -28,8 +28,8 @@ class Slots:
     """The places in a row of the states of calls. Travels to the workers.
 
     Attributes:
-        name: of the serde, which says with which calls the state began; it never changes.
-        places: of the calls, in their order.
+        name: the serde's name, which says with which calls the state began; it never changes.
+        places: the places of the calls, in their order.
         shortest: how many states the shortest rows have.
         longest: how many the rows have that are written now.
     """
@@ -41,7 +41,7 @@ class Slots:
 
     @classmethod
     def first(cls, name: str, calls: int) -> "Slots":
-        """Return those of state that begins with so many calls."""
+        """Return the places in a state that begins with so many calls."""
         return cls(name, tuple(range(calls)), calls, calls)
 
     @property
@@ -54,7 +54,7 @@ class StateSerde(ColumnarSerde[list[Any]]):
     """The states of several functions, in the order of the calls: a MessagePack array of them, each in its place.
 
     Args:
-        slots: which place each has.
+        slots: the place of each.
         states: the struct of the states.
         initial: the state of each before any value.
     """
@@ -129,7 +129,7 @@ class StateSerde(ColumnarSerde[list[Any]]):
         """Return the states of rows, a column for each call, of these types.
 
         Raises:
-            pyarrow.ArrowInvalid: some are no such rows, or can be read only one by one.
+            pyarrow.ArrowInvalid: some rows are invalid, or can only be read one by one.
         """
         lengths = array_lengths(rows)
         found = np.unique(lengths)

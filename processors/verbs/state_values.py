@@ -21,7 +21,7 @@ _DEPTH: Final = 20
 
 
 def unfit_state(value: Any) -> SerdeError:
-    """Return the error for a value that state cannot hold: which part of it, and what to write."""
+    """Return the error for a value that state cannot hold, with the part of it, and what to write."""
     part = _unfit_part(value)
     kind = f"{type(part).__module__}.{type(part).__qualname__}".removeprefix("builtins.")
     found = "is" if part is value else "has"

@@ -59,11 +59,11 @@ def stream_join(
     Args:
         name: its name.
         left, right: its inputs, with topics ``left`` and ``right``.
-        join_type: which rows have a result, and whether with those of the right side.
-        windows: which rows belong together, in microseconds; with ``bounds``, the greatest window of a row.
+        join_type: says which rows have a result, and whether with those of the right side.
+        windows: the windows within which rows belong together, in microseconds; with ``bounds``, a row's greatest one.
         columns: the right side's columns in the result, if it has any; the left side has all.
         shared: by the left name, the right side's column that is shown where there is no left row.
-        bounds: that left rows have ``BOUNDS`` among their columns, none beyond ``windows``; None if they have not.
+        bounds: the bounds in the columns ``BOUNDS`` of left rows, none beyond ``windows``; None without such columns.
         null_safe: whether null keys are equal.
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)

@@ -1,12 +1,12 @@
-"""``top_n``: the first rows of each key by an order, for ever or of each window, and what changes at each rank.
+"""``top_n``: the first rows of each key by an order, for ever or of each window, and the changes at each rank.
 
 The state of a key, or of a key and window, is its first n rows, each behind the bytes of its order. So a row that has
-been pushed out is forgotten, which is why rows must stay: a row that left would have to be followed by one that nobody
-has any more. Out of a micro-batch comes one net change for each rank that holds another row than before it: a delete
+been pushed out is forgotten, which is why rows must stay: a row that left would have to be followed by one that is
+gone. A micro-batch gives one net change for each rank that holds another row than before it: a delete
 where there is none any more, then the others from the first rank on.
 
-Rule of this module: bytes of orders are written here. Each column's are those of a key (``KeyCodec``), which none of
-another value begin with; where the greatest comes first, each bit is flipped.
+Rule of this module: bytes of orders are written here. A column has the bytes of a key (``KeyCodec``), which the bytes
+of no other value begin with; where the greatest comes first, each bit is flipped.
 """
 
 from collections.abc import Mapping, Sequence
@@ -165,7 +165,7 @@ class RankedRows(Projection):
 
     Attributes:
         codec: reads the rows.
-        names: which of their columns.
+        names: the columns of them.
     """
 
     codec: RowCodec
@@ -265,13 +265,13 @@ def top_n(
         name: its name.
         rows: its input, with the topic ``input``, and an order.
         n: how many rows of each key are kept.
-        windows: how time is cut, in milliseconds, as the user gave it; None for all rows of a key.
-        columns: the columns of the result, besides those of the key.
-        final: whether the rows of a window come out once, when it closes, instead of what changes.
+        windows: the windows, in milliseconds, as the user gave them; None for all rows of a key.
+        columns: the columns of the result, besides the key's.
+        final: whether the rows of a window come out once, when it closes, instead of changes.
         until: the windows that begin before some time, by that time, in microseconds.
         ttl: how long the rows of a key live after the last that came, in microseconds, where there are no windows;
             None for ever.
-        expired: what comes out of rows that have expired.
+        expired: the treatment of expired rows.
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=STATE_SERDE)
     grouped = builder.stream(rows.topic, Consumed(BYTES, INPUT_SERDE)).group_by_key()

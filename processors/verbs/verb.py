@@ -52,17 +52,17 @@ class Input(ABC):
     Attributes:
         topic: the topic of the topology.
         keys: packs keys.
-        null_keys: what happens to rows with a null in their key.
+        null_keys: the treatment of rows with a null in their key.
         order: packs the column ``order`` (a struct), which decides among rows of one key and time; None if
             there is none, and their values decide.
         in_order: whether rows of one key and time go by the column ``place`` (int64) or, where there is none, come in
-            the order in which they count, as those of a change feed that a verb has made.
+            the order in which they count, as in a change feed that a verb has made.
         in_turn: whether each row of a key replaces the one before it in that order, whatever their times, as changes
             of a table do that a verb has told of.
         untimed: whether rows without a time, whose ``timestamp`` is null, are kept: they meet nothing, and come out at
             once. Otherwise they are unusable.
         times: the type of the times as results show them, ``INSTANT`` or ``WALL_TIME``.
-        versions: whether its times say from when on its rows are valid; then there may be some that never are.
+        versions: whether a row's time is the time since which it is valid; then some may never be valid.
         most: by column of ``value`` (int64, microseconds), the longest length of time with which a row is usable.
         gap: the column of ``value`` (int64, microseconds) with the gaps of sessions: a row in which it is null, zero or
             negative is in none, and left out; None if rows have no gaps of their own.
@@ -91,7 +91,7 @@ class Input(ABC):
         """Yield rows as often as they have keys: all of some of them for one key, then for the next.
 
         Args:
-            rows: whose column ``key`` has the columns of rows; what comes out has those of ``keys``.
+            rows: their column ``key`` has the columns of rows; in the result it has those of ``keys``.
         """
         if self.grouping is None:
             yield rows
@@ -124,15 +124,15 @@ class Input(ABC):
 
     @abstractmethod
     def columns_of(self, values: Sequence[Any]) -> pa.Table:
-        """Return the columns of rows from their values as operators see them, behind what has taken their orders away.
+        """Return the columns of rows from their values as operators see them, after their orders were taken away.
 
         Raises:
-            SerdeError: a value is not that of a row of this input.
+            SerdeError: a value is no row of this input.
         """
 
     @abstractmethod
     def packed(self, rows: pa.Table) -> Any:
-        """Return the packed value of each row, an Arrow array: of bytes, or of what becomes such bytes as an object."""
+        """Return each row's packed value, an Arrow array of bytes, or of a type that becomes such bytes as objects."""
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,8 @@ class PackedRows(Input):
     """Rows that are kept or passed on as they are.
 
     Attributes:
-        rows: how they are packed.
-        foreign: how the foreign key in front of each is packed; None if there is none.
+        rows: packs them.
+        foreign: packs the foreign key in front of each; None if there is none.
         null_safe: whether a null in the foreign key equals another one; otherwise such a row has none.
     """
 
@@ -192,7 +192,7 @@ class Projection(ABC):
 
     @abstractmethod
     def columns(self, batch: Batch, first: int) -> list[Any]:
-        """Return the columns for the records of a batch, of which the first has that ``sequence``."""
+        """Return the columns for the records of a batch, the first of which has that ``sequence``."""
 
     def of_columns(self, columns: Columns, first: int) -> list[Any]:
         """Return ``columns`` of records that are columns themselves.
@@ -211,14 +211,14 @@ class Verb:
     """A verb, ready to be run by a driver. Travels to the workers.
 
     Attributes:
-        topology: what runs; its only sink is called ``name``.
-        inputs: by topic.
+        topology: the topology; its only sink is called ``name``.
+        inputs: the inputs, by topic.
         parts: the result's columns, from left to right.
-        stores: by name, the columns of the stores that show what the verb knows.
-        follows_time: whether what comes out, or is late, depends on how far its inputs have come in time.
+        stores: by name, the columns of the stores that show the verb's state.
+        follows_time: whether results, or late rows, depend on how far its inputs have come in time.
         terms: the parameters on which the rows of all its stores depend, by name, as a user writes them.
-        matching: of a join, how it decides which rows match.
-        tables: those that others keep, and it looks up, by name.
+        matching: the rules by which a join matches rows; None for others.
+        tables: the tables of others that it looks up, by name.
     """
 
     topology: Topology
@@ -235,7 +235,7 @@ class Verb:
 
     @property
     def name(self) -> str:
-        """The verb's name, and that of its sink."""
+        """The name of the verb and of its sink."""
         return next(iter(self.topology.sinks))
 
     @property

@@ -1,10 +1,10 @@
-"""The key of what a join by foreign key shows that keeps right rows: the left key, and beside it the foreign key.
+"""The key of a join by foreign key that keeps right rows: the left key, and beside it the foreign key.
 
 A right row that no left row names has no left key, and the right key is its foreign key. So a left row that names
-another right row from now on is deleted under its former key. What a key is made of are columns, since a foreign key
+another right row from now on is deleted under its former key. A key is made of columns, since a foreign key
 that has a null, and so names nothing, is shown as it is.
 
-Rule of this module: nobody else knows that key, and no Python object is made of a column's value.
+Rule of this module: it alone knows that key, and no Python object is made of a column's value.
 """
 
 from collections.abc import Sequence

@@ -32,13 +32,13 @@ def multi_join(
 
     Args:
         name: its name.
-        tables: its inputs, of which each has a topic of its own, and all have times of one type.
-        types: of each but the first, how it is joined with those before it: inner, left or outer.
+        tables: its inputs, each with a topic of its own, all with times of one type.
+        types: the type of the join of each but the first with those before it: inner, left or outer.
         history: for versioned tables, how long versions and deletes are remembered, in microseconds; None to take
             changes in the order in which they arrive.
-        columns: of each table, the columns of the result besides those of the key.
+        columns: for each table, the columns of the result besides the key's.
         ttl: how long a row of a table lives after its time, in microseconds; None for ever.
-        expired: what comes out of a row that has expired.
+        expired: the treatment of expired rows.
         null_safe: whether null keys are equal.
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)

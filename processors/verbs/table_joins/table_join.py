@@ -74,10 +74,10 @@ def table_join(
         join_type: inner, left, outer or, by foreign key, right.
         history: for versioned tables, how long versions and deletes are remembered, in microseconds; None to take
             changes in the order in which they arrive.
-        left_columns, right_columns: the columns of either side in the result, besides those of its key; those of a
+        left_columns, right_columns: the columns of either side in the result, besides its key's; the columns of a
             foreign key are in the key of a result that keeps right rows.
         ttl: by key, how long a row of either side lives after its time, in microseconds; None for ever.
-        expired: what comes out of a row that has expired.
+        expired: the treatment of expired rows.
         null_safe: whether null keys are equal.
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
@@ -117,7 +117,7 @@ def _joined_by_key(one: KTable, other: KTable, join_type: JoinType) -> KTable:
 
 
 def _joined_by_foreign_key(one: KTable, other: KTable, join_type: JoinType) -> KTable:
-    """Return the pairs, which such a join keeps.
+    """Return the pairs that such a join keeps.
 
     An inner join is a left join without the rows that lack a partner: KIP-213's inner join sends nothing for a row
     whose foreign key is null, so a row that was deleted and put back with such a key within a micro-batch would keep
@@ -129,7 +129,7 @@ def _joined_by_foreign_key(one: KTable, other: KTable, join_type: JoinType) -> K
 
 
 def _with_right_rows(one: KTable, other: KTable, join_type: JoinType, keys: JoinedKeys) -> KStream:
-    """Return the changes of the pairs by their keys, among them those of right rows that no left row names."""
+    """Return the changes of the pairs by their keys, also of right rows that no left row names."""
     kept = Materialized(value_serde=PAIRS)
     joined, unnamed = one.outer_join_on(other, kept_pairs, kept, foreign_key=foreign_keys_of, vectorized=True)
     if join_type is JoinType.RIGHT:
@@ -143,7 +143,7 @@ def _with_right_rows(one: KTable, other: KTable, join_type: JoinType, keys: Join
 def side_table(
     builder: StreamsBuilder, rows: PackedRows, history: int | None, ttl: int | None, expired: Expired
 ) -> KTable:
-    """Return the table that a side is, in a store of its topic's name; the arguments are those of ``table_join``."""
+    """Return the table of a side, in a store of its topic's name; the arguments are as in ``table_join``."""
     topic, in_turn = rows.topic, rows.in_turn
     if history is None:
         return table_of(builder, topic, Materialized(topic, ttl=ttl, expired=expired), in_turn=in_turn)
