@@ -102,7 +102,7 @@ class AggregateSetup:
         spec: the store's spec.
         aggregation: the computation.
         caching: whether only the last update of each key in a micro-batch is forwarded.
-        number: which of the processors that share the store this is, from 0 on.
+        number: the number of this processor on the store, from 0 on.
         span: the windows that are its own.
     """
 

@@ -25,7 +25,7 @@ class Groups:
 
     Args:
         keys: the keys, an Arrow array without nulls.
-        numbers: where ``keys`` are the distinct ones already, each record's position in them.
+        numbers: each record's position in ``keys``, if these are distinct already.
 
     Attributes:
         keys: the distinct keys, in the order in which they first came.

@@ -74,7 +74,7 @@ class Completion:
 
     Args:
         store: the processor's store.
-        number: which of the processors on the store it is.
+        number: the number of the processor on the store.
         encode: makes the bytes of a key.
         value_serde: the serde of the results.
         end: the end of a window by its start, if windows go by their starts; None if they go by their ends.

@@ -48,7 +48,7 @@ class KeySessions:
 
     Attributes:
         key, id: the key, and what tells it from others.
-        values: by span.
+        values: the values, by span.
         changed: by span, the value of each changed session before its first change.
         headers: by span, the headers of the record that changed it last, where updates are cached; else none.
     """

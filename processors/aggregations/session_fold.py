@@ -53,7 +53,7 @@ class _Laid(NamedTuple):
     Attributes:
         order: the session or record at each place; numbers of sessions come first.
         numbers: the session of the result that each place belongs to.
-        starts, ends: of the sessions of the result.
+        starts, ends: the starts and ends of the sessions of the result.
         keys: for each of these, the number of its key.
     """
 
@@ -210,7 +210,7 @@ class SessionFold(WindowFold):
         It cannot if that one is of another key, ended more than the gap before, or is in another piece of time.
 
         Args:
-            keys, starts: of the spans.
+            keys, starts: the keys and starts of the spans.
             ends: the latest end of the spans of its key up to each.
         """
         begins = np.ones(len(keys), np.bool_)

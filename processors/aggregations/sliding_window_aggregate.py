@@ -42,7 +42,7 @@ class KeyWindows:
 
     Attributes:
         key, id: the key, and what tells it from others.
-        states: by start.
+        states: the states, by start.
         stored: the starts of windows that were there before the batch.
         changed: by start, the value of each changed window before its first change, and the last change's timestamp.
     """

@@ -37,11 +37,11 @@ class _Slots(NamedTuple):
     """Distinct pairs of a key and a window's start, in the order of starts, then keys.
 
     Attributes:
-        keys, starts: of each pair.
+        keys, starts: the key and the start of each pair.
         numbers: the pair that each record goes to.
         distinct: the distinct keys.
         begins: the distinct starts.
-        codes: of each pair, the place of its start times the number of keys, plus that of its key.
+        codes: for each pair, the place of its start times the number of keys, plus that of its key.
     """
 
     keys: Any

@@ -414,7 +414,7 @@ def check_distinct(names: Sequence[str], *, changes: bool, remedy: str) -> None:
     """Refuse a result with two columns of the same name.
 
     Args:
-        names: of the columns of the result.
+        names: the names of the columns of the result.
         changes: whether it is a change feed, which has columns of its own.
         remedy: the code that renames or drops columns.
 

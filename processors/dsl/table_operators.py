@@ -45,7 +45,7 @@ class TableOperators(HandleWrapper[TableHandle]):
             materialized: a store for the rows, and its serdes.
             vectorized: whether ``predicate`` takes columns: it gets Arrow arrays of the keys and the values of many
                 rows, and returns an array of as many truth values.
-            name: what the node is named after.
+            name: the node's name.
         """
         return self._on(filtered(self._handle, predicate, True, materialized, name, vectorized=vectorized))
 
@@ -113,7 +113,7 @@ class TableOperators(HandleWrapper[TableHandle]):
                 The joined table counts as versioned (KIP-914, "Attempt 2").
             vectorized: whether ``joiner`` and ``foreign_key`` take columns: they get Arrow arrays of many rows, where
                 there is no other value null, and return an array of as many results. Not with a complete history.
-            name: what the join's nodes are named after.
+            name: the beginning of the names of the join's nodes.
 
         Raises:
             TopologyError: the tables are not co-partitioned, cannot have a complete history, or lack a serde.

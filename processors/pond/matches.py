@@ -46,7 +46,7 @@ def explain_match(
         made: the join.
         inputs: its inputs.
         row: a row of its result, or of its left or first side.
-        retained: what its stores hold, or a table that it looks up.
+        retained: the rows of its stores, or of a table that it looks up.
 
     Raises:
         ConfigurationError: the verb is no join, the row lacks a column, or has a value that does not fit its column.

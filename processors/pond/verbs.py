@@ -103,7 +103,7 @@ class Verbs(ABC, Generic[Given, Result]):
             op: the column that says which rows are deletes; by default that of the change feed that a verb has made.
             ttl: how long the latest row of a key lives after its time; None for ever.
             expired: what comes out of a row whose ``ttl`` is over: ``"silent"`` for nothing, or ``"delete"``.
-            name: of the verb, for messages; by default made of the verb and the key.
+            name: the verb's name, for messages; by default made of the verb and the key.
 
         Returns:
             A change feed: the key, the other columns, ``op``, ``sequence`` and ``change_time``.
@@ -176,7 +176,7 @@ class Verbs(ABC, Generic[Given, Result]):
                 window's result once, when it has closed.
             ttl: without a window, how long a result lives after the time of its last row; None for ever.
             expired: what comes out of a result whose ``ttl`` is over: ``"silent"`` for nothing, or ``"delete"``.
-            name: of the verb, for messages; by default made of the verb and the key.
+            name: the verb's name, for messages; by default made of the verb and the key.
 
         Returns:
             The key, with ``grouping_id`` if there are grouping sets, ``window`` (start and end) if there are windows,
@@ -248,7 +248,7 @@ class Verbs(ABC, Generic[Given, Result]):
                 once, when it has closed.
             ttl: without a window, how long the rows of a key live after the time of its last row; None for ever.
             expired: what comes out of rows whose ``ttl`` is over: ``"silent"`` for nothing, or ``"delete"``.
-            name: of the verb, for messages; by default made of the verb and the key.
+            name: the verb's name, for messages; by default made of the verb and the key.
 
         Returns:
             The key, ``window`` (start and end) if there are windows, ``rank`` from 1 on, and the other columns. Updates
@@ -307,7 +307,7 @@ class Verbs(ABC, Generic[Given, Result]):
                 row of a later micro-batch than the one kept is its duplicate also where it is earlier.
             order: the column that decides among rows of one key and time, the least first; without it the other
                 columns do, always in the same way.
-            name: of the verb, for messages; by default made of the verb and the key.
+            name: the verb's name, for messages; by default made of the verb and the key.
 
         Returns:
             The rows that are kept: the key, and the other columns.
@@ -360,7 +360,7 @@ class Verbs(ABC, Generic[Given, Result]):
             order: the column that decides among rows of one key and time, the least first; without it the other
                 columns do, always in the same way.
             ttl: after how long without a row a key is forgotten, and its next row is the first; None for never.
-            name: of the verb, for messages; by default made of the verb and the key.
+            name: the verb's name, for messages; by default made of the verb and the key.
 
         Returns:
             The key, the other columns, and the results.
@@ -451,7 +451,7 @@ class Verbs(ABC, Generic[Given, Result]):
             emit: ``"final"`` if each left row comes out once; ``"updates"`` if it comes out at once, without a
                 ``grace``, and again whenever a late right row or a delete gives it another match, for the ``history``.
             left_key: for ``"updates"``: the columns of the left side that tell rows of one key and time apart.
-            name: of the verb, for messages; by default made of the verb and the key.
+            name: the verb's name, for messages; by default made of the verb and the key.
 
         Returns:
             All columns of the left side, then, unless ``how`` is ``"semi"`` or ``"anti"``, those of the right side that
@@ -550,7 +550,7 @@ class Verbs(ABC, Generic[Given, Result]):
             right_op: the column that says which right rows are deletes, as ``op`` in ``latest``.
             null_safe: whether a null in ``on`` equals a null.
             max_bytes: how many bytes the rows of the table may take in memory. More are refused.
-            name: of the verb, for messages; by default made of the verb and the key.
+            name: the verb's name, for messages; by default made of the verb and the key.
 
         Returns:
             All columns of the left side, then, unless ``how`` is ``"semi"`` or ``"anti"``, those of the table.
@@ -637,7 +637,7 @@ class Verbs(ABC, Generic[Given, Result]):
                 not.
             grace: how late a row may be.
             null_safe: whether a null in ``on`` equals a null.
-            name: of the verb, for messages; by default made of the verb and the key.
+            name: the verb's name, for messages; by default made of the verb and the key.
 
         Returns:
             All columns of the left side, then, unless ``how`` is ``"semi"`` or ``"anti"``, those of the right side that
@@ -717,7 +717,7 @@ class Verbs(ABC, Generic[Given, Result]):
             ttl: by key, how long a row of either side lives after its time; None for ever.
             expired: what comes out when the ``ttl`` of a row is over: ``"silent"`` for nothing, or ``"delete"``.
             null_safe: whether a null in ``on`` equals a null.
-            name: of the verb, for messages; by default made of the verb and the key.
+            name: the verb's name, for messages; by default made of the verb and the key.
 
         Returns:
             A change feed: the left side's key, its other columns, those of the right side that are not in ``on``, and
@@ -790,7 +790,7 @@ class Verbs(ABC, Generic[Given, Result]):
             ttl: how long a row lives after its time; None for ever.
             expired: what comes out when the ``ttl`` of a row is over: ``"silent"`` for nothing, or ``"delete"``.
             null_safe: whether a null in ``on`` equals a null.
-            name: of the verb, for messages; by default made of the verb and the key.
+            name: the verb's name, for messages; by default made of the verb and the key.
 
         Returns:
             A change feed: the first table's key, the other columns of each table, and ``op``, ``sequence`` and
@@ -853,7 +853,7 @@ class Verbs(ABC, Generic[Given, Result]):
 
         Args:
             rows: the rows.
-            processor: what handles them.
+            processor: handles them.
             key: the columns of the key.
             time: the column with the time of a row.
             schema: the columns of the results.
@@ -862,7 +862,7 @@ class Verbs(ABC, Generic[Given, Result]):
             order: in which order the rows of one key and time come, as in ``latest``.
             optional: the columns that not every result has.
             ttl: how long ``context.state`` of a key lives after the processor last set it.
-            name: of the verb, for messages; by default made of the processor's class and the columns.
+            name: the verb's name, for messages; by default made of the processor's class and the columns.
 
         Returns:
             The rows that the processor returned, with the columns of ``schema``.

@@ -51,7 +51,7 @@ class TopologyDriver:
     Args:
         topology: the topology.
         backend: the backend of stores that name none themselves: a name, a URL or a supplier.
-        local_dir: where persistent backends keep their files, for a later driver to find; a temporary directory unless
+        local_dir: the directory for files of persistent backends, for a later driver to find; a temporary one unless
             given. Use it for one topology only: stores are found by sub-topology and name alone.
         on_error: what happens to a record for which a user's function fails: ``"fail"``, ``"skip"`` or
             ``"dead-letter"``.

@@ -97,7 +97,7 @@ class Scheduler:
         set_back_to: the moment to which stream time was set back as the task began; None if it was not.
 
     Attributes:
-        wall_clock: as the task was told last.
+        wall_clock: the wall-clock time that the task was told last.
         set_back_to: as given.
     """
 

@@ -18,7 +18,7 @@ class Subtopology:
 
     Attributes:
         index: its position in ``Topology.subtopologies``; parts that feed others through repartition topics come first.
-        nodes: by name, parents before children.
+        nodes: the nodes by name, parents before children.
         stores: the stores of its processors, by name.
         internal_topics: repartition topics of the whole topology.
         derived_topics: repartition topics whose records were made with the help of state, here or further up: of two

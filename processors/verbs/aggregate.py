@@ -128,7 +128,7 @@ class WindowedKeys(Projection):
 
     Attributes:
         codec: reads the keys.
-        windows: in microseconds.
+        windows: the windows, in microseconds.
         times: the type of start and end.
     """
 

@@ -43,8 +43,8 @@ class TopologyGraph:
         windows: by node, the windows of the aggregations, for operators below that ask when a window closes.
         tables: by node, the configuration of each table.
         joins: by node, the types of the joins of tables; rows of stores below depend on joins without a store.
-        nodes: by name, parents before children.
-        stores: by name.
+        nodes: the nodes by name, parents before children.
+        stores: the stores by name.
         internal_topics: the repartition topics.
     """
 

@@ -29,7 +29,7 @@ class SuppressedTable(StoredTable):
     Attributes:
         parent: the table of these updates.
         buffer: the name of the buffer's store.
-        serdes: of keys and values, as the buffer writes them.
+        serdes: the serdes of keys and values, as the buffer writes them.
         make: makes the processor, given its configuration and the name of the store.
     """
 

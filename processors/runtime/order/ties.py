@@ -24,8 +24,8 @@ def without_ties(rows: Integers, times: Integers, keys: Callable[[], Integers], 
     """Return the rows of one input, with rows of one key and time in the order of their values.
 
     Args:
-        rows: in the order of time, the places of the rows.
-        times: in the same order.
+        rows: the places of the rows, in the order of time.
+        times: the times, in the same order.
         keys: returns, by place, a number that tells the row's key.
         values: an Arrow array or chunked array of the values by place.
 

@@ -117,7 +117,7 @@ class UserAggregate:
     counts, the result is null.
 
     Attributes:
-        name: what identifies the function in kept state, with its version: a Python identifier.
+        name: identifies the function in kept state, with its version: a Python identifier.
         zero: ``zero()`` makes the state before any value.
         update: ``update(state, value)`` is the state with one more value, as a Python object; of two columns
             ``update(state, value, other)``.

@@ -26,7 +26,7 @@ def approx_count_distinct(
     """Return about how many different values there are besides null; never null. Needs the package ``datasketches``.
 
     Args:
-        column: what is counted.
+        column: the column that is counted.
         relative_error: the standard deviation of result / truth - 1, from ``FINEST_ERROR`` up. About one result in
             three is further off, one in twenty more than twice as far. Small counts are nearly exact; large ones may
             differ within that error by how rows are spread over micro-batches and tasks. The state takes about 1.08 /

@@ -17,7 +17,7 @@ def far_apart(numbers: Integers, times: Integers, within: int) -> Booleans:
 
     Args:
         numbers: the numbers of the keys, from 0 on, in ascending order.
-        times: in ascending order within each key.
+        times: their times, in ascending order within each key.
         within: not negative.
 
     >>> far_apart(np.array([0, 0, 0, 0, 1]), np.array([0, 5, 11, 20, 1]), 10).tolist()

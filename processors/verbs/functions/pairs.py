@@ -53,7 +53,7 @@ class Products(ExactSums):
     """A function of the sums of products of two values.
 
     Args:
-        units: of the two values.
+        units: the units of the two values.
         least: the least number of rows with a result.
     """
 

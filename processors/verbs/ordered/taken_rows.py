@@ -169,7 +169,7 @@ def _around(keys: Integers, times: Integers, within: int) -> tuple[Integers, Int
 
     Args:
         keys: in ascending order.
-        times: in ascending order within each key.
+        times: their times, in ascending order within each key.
         within: not negative.
     """
     distinct, ranks = np.unique(times, return_inverse=True)
