@@ -31,7 +31,7 @@ class Backup:
     """A backup that is complete.
 
     Attributes:
-        name: of its directory, which is when it was begun.
+        name: the name of its directory, which is the time when it was begun.
         copy: what it has.
         checkpoint, state_dir: where the query was, as messages show it.
     """

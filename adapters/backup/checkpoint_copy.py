@@ -31,7 +31,7 @@ class CheckpointCopy:
     """A copy of a checkpoint.
 
     Attributes:
-        files: those of both.
+        files: the files of both checkpoints.
         old, new: their locations.
         batch: the micro-batch after which the copy stands.
         same: whether it is the checkpoint of the same query; otherwise of one with an id of its own.

@@ -96,7 +96,7 @@ def copy_query(
         into: where nothing of it is yet.
         batch: the micro-batch after which the copy stands; None for the last one that is committed.
         same: whether the copy is the same query; otherwise its query has an id of its own.
-        application_id: that of the copy's job; None for that of the original.
+        application_id: the id of the copy's job; None for the original's id.
 
     Raises:
         ConfigurationError: there is no such checkpoint or micro-batch, or something is there already where the copy is

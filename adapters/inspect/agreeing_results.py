@@ -21,7 +21,7 @@ class Values(NamedTuple):
 
     Attributes:
         argument: the column or expression, as text; None if rows are counted.
-        second: that of a function of two, as text.
+        second: the second argument of a function of two, as text.
         where: the condition of the rows, as text; None if there is none.
         since: the time of the first of them, in microseconds since 1970; None if all count.
         version: of the calls, with which it was added.

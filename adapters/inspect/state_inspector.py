@@ -53,9 +53,9 @@ class InspectedQuery(NamedTuple):
 
     Attributes:
         history: the generations of its state.
-        record: that of the generation of the state that the checkpoint has.
-        manifests: with which each task goes on, by task id.
-        held: those of its application that the checkpoint holds, of whatever generation.
+        record: the record of the generation of the state that the checkpoint has.
+        manifests: the manifests with which tasks go on, by task id.
+        held: the manifests of its application that the checkpoint holds, of any generation.
         left: whether the query goes on without it: it has begun where the checkpoint stands, with the verb under
             another name, or with others, unless its start has been cut short.
     """
@@ -275,7 +275,7 @@ def named_store(
     """Return the store of that name among some.
 
     Args:
-        known: these.
+        known: the stores.
         name: its name.
         sink, application_id: where they are needed to tell it from others of its name.
 

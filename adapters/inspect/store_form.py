@@ -172,8 +172,8 @@ class StoreForm:
         """Return a point in time as the store has it, of milliseconds since 1970 or a datetime.
 
         Args:
-            time: that point.
-            what: errors call it so.
+            time: the point in time.
+            what: its name in errors.
 
         Raises:
             ConfigurationError: it is no time.

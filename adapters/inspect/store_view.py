@@ -34,13 +34,13 @@ class StoreView:
 
     Attributes:
         application_id: the application, which for a verb ends with a dot and the verb's name.
-        sink: the plain name of what the store's query writes.
+        sink: the plain name of the sink that the store's query writes.
         batch: the micro-batch.
-        shape: what the record of the state says of the store.
+        shape: the store's shape, by the record of the state.
         partitions: how many tasks share its keys.
         form: how its rows are read and shown.
-        parts: what each task has of it, by task; of tasks that have never got a record, nothing. Of a global table,
-            whose tasks have all rows each, one.
+        parts: the part of each task, by task; tasks that never got a record have none. A global table, whose tasks have
+            all rows each, has a single part.
     """
 
     application_id: str

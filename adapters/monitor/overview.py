@@ -58,7 +58,7 @@ class OperatorSeen:
     Attributes:
         application: the job's name.
         operator: its name.
-        batch: that micro-batch.
+        batch: the number of that micro-batch.
         tasks: how many tasks were run.
         records_in: what came in.
         records_out: what went out.
@@ -131,7 +131,7 @@ class TaskWork:
         application: the job's name.
         operator: the operator's.
         task: ``<sub-topology>_<partition>``.
-        batch: that micro-batch.
+        batch: the number of that micro-batch.
         records_in: what came in.
         records_out: what went out.
         late: records that were late.

@@ -60,13 +60,13 @@ def configure(session: Configured) -> Configured:
     machine run the Python that runs this program, unless ``PYSPARK_PYTHON`` or ``spark.pyspark.python`` names one. The
     logger ``millpond.spark.session`` gets a line that says what was set, and why, at the level INFO.
 
-    A query's failure that nobody catches is printed by what Millpond says of it, without Spark's plan and stack, where
+    An uncaught failure of a query is printed as Millpond's message, without Spark's plan and stack, where
     ``sys.excepthook`` is Python's own.
 
-    Spark's loggers of what works (each start of a task's state server, each streaming sink) tell of errors alone then,
-    and a builder's session draws no bars of progress unless the builder was told to before.
+    Spark's loggers of routine work (each start of a task's state server, each streaming sink) then log errors only, and
+    a builder's session draws no bars of progress unless the builder was told to before.
 
-    The session also reads stores by ``spark.read.format("millpond")`` then, and DataFrames have their verbs at
+    The session can then also read stores by ``spark.read.format("millpond")``, and DataFrames have their verbs at
     ``df.millpond``.
 
     In the file of a Declarative Pipeline nothing can be set: there it checks that the pipeline's spec has done so.

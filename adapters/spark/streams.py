@@ -226,11 +226,11 @@ class SparkStreams(StateAccess):
     ) -> DataFrame:
         """Return the topology's output for inputs that have an end; a streaming query then begins with their state.
 
-        It runs now, and once: results and state are written to durable files, and one record makes them count. The
-        streaming query that ``transform`` builds for the same sink goes on from there, so its inputs must have what
-        comes after these, and nothing of them. It may stay in the code, before ``transform``: where it was done, the
-        same rows are returned, whatever the inputs, and nothing else happens. One that has died on the way is run
-        again.
+        It runs now, and only once: results and state are written to durable files, and one record makes them count. The
+        streaming query that ``transform`` builds for the same sink goes on from there, so its inputs must have the rows
+        that come after these, and none of these. The call may stay in the code, before ``transform``: once the backfill
+        was done, the same rows are returned, whatever the inputs, and nothing else happens. A backfill that has died on
+        the way is run again.
 
         Args:
             inputs: a static DataFrame for each of the topology's source topics.

@@ -50,7 +50,7 @@ class Added:
 
     Attributes:
         path: where it is, as a URI has it.
-        values: those of its columns that the file does not have, as texts.
+        values: as texts, the values of columns that the file does not have.
         deletes: whether some of its rows are deleted by what is in another file.
     """
 

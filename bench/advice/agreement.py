@@ -18,7 +18,7 @@ class Agreement:
 
     Attributes:
         both: the pairs that advice and job tell apart, the quicker one first, in the order of the job.
-        against: those of them that the advice has the other way round.
+        against: the pairs among them that the advice has the other way round.
     """
 
     both: tuple[tuple[str, str], ...]

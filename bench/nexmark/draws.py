@@ -42,7 +42,7 @@ class Draws:
 
     Args:
         seed: of all chance.
-        numbers: those of the events; each draw has a value for each.
+        numbers: the numbers of the events; each draw has a value for each.
     """
 
     def __init__(self, seed: int, numbers: Numbers) -> None:

@@ -49,7 +49,7 @@ def write_events(
     Args:
         site: makes the events.
         place: gets a directory for each source.
-        sources: those of persons, auctions and bids that are wanted.
+        sources: the wanted ones of persons, auctions and bids.
         scale: how many events and files a micro-batch has.
         batches: how many micro-batches.
         growing: no meaning here: persons and auctions become more with time, whatever is asked for.

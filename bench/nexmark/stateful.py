@@ -67,7 +67,7 @@ class WinningBid(StatefulProcessor):
 
     Args:
         auction: the columns of an auction with times as numbers, as Spark DDL; ``dateTime`` and ``expires`` among them.
-        bid: those of a bid, the price, the time and what decides among equal ones first.
+        bid: the columns of a bid, the price, the time and what decides among equal ones first.
     """
 
     def __init__(self, auction: str, bid: str) -> None:

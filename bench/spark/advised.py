@@ -119,7 +119,7 @@ class Asked:
 
     Args:
         backends: names or URLs, two or more.
-        profiles: those of ``PROFILES``.
+        profiles: names of ``PROFILES``.
         keys: of the profiles that say no number.
         rows: of a micro-batch.
         batches: micro-batches of a run that count.

@@ -156,8 +156,8 @@ class Contest:
         Args:
             spark: the session.
             place: where the inputs are.
-            name: that of the contender.
-            contender: whose query it is.
+            name: the name of the contender.
+            contender: the contender.
             scale: how much a micro-batch has.
             batches: how many of them it is about to run.
 

@@ -104,7 +104,7 @@ class Query:
 
     Attributes:
         checkpoint: its checkpoint's path.
-        state_dir: that of its durable files.
+        state_dir: the directory of its durable files.
     """
 
     def __init__(self, spark: SparkSession, feed: Feed, backend: str, directory: Path, taken: int = 0) -> None:

@@ -105,7 +105,7 @@ def run(
 
     Args:
         backend: a name or URL.
-        queries: those of ``QUERIES`` to run.
+        queries: the names of ``QUERIES`` to run.
         rows: of a micro-batch.
         keys: distinct ones.
         batches: micro-batches that count of each query.

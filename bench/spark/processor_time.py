@@ -54,7 +54,7 @@ class Spent:
     """Processor time at some moments.
 
     Args:
-        time: of which processes; by default of this one and of all that came from it.
+        time: the time of some processes; by default of this one and of all that came from it.
     """
 
     def __init__(self, time: ProcessorTime | None = None) -> None:

@@ -59,7 +59,7 @@ class Ran:
         seconds: of each micro-batch that had rows, in order.
         memory: of its Python workers; zeros if it has none.
         processor: seconds that all its processes spent in ``seconds``, on all cores together; zero if it is not known.
-        processor_of_workers: those of its Python workers, where its state is.
+        processor_of_workers: seconds of its Python workers, where its state is.
         disk: bytes of durable state when it has ended, with what is kept of earlier micro-batches; zero if it has none,
             or it is not known.
         stream: what else there is to say if it has no micro-batches; ``seconds`` then has their mean.

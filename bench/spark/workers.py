@@ -54,7 +54,7 @@ class WorkerWatch:
 
     Attributes:
         spent: processor time of this process, Spark's JVM and its workers, by seconds since 1970.
-        spent_by_workers: that of the processes that carry ``mark``.
+        spent_by_workers: processor time of the processes that carry ``mark``.
     """
 
     def __init__(self, mark: str) -> None:

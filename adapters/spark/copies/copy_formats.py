@@ -22,8 +22,8 @@ class CopyFormats:
     """The formats of a job's local copies, as far as a user has to give them.
 
     Attributes:
-        topology: that of the job, if it has only one application; None for all applications as their newest records
-            have them, verbs included.
+        topology: the topology of the job, if it has only one application; None for all applications as their newest
+            records have them, verbs included.
         sink: what the query writes; None if there is only one.
         supplier: the backend of stores that do not name one; of a record, of all stores.
         checksums: whether the rows of stores that do not say it themselves have checksums; of a record, of all.

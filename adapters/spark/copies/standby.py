@@ -146,7 +146,7 @@ class Standby:
     Args:
         checkpoint: the query's.
         queries: tells what shares the checkpoint; asked after each micro-batch, because a restart may change it.
-        shares: the tasks that are kept are those of these shares; none for all.
+        shares: the shares whose tasks are kept; none for all tasks.
         lag: how many micro-batches a copy may be behind before it is brought on.
         workers: how many tasks are brought on at the same time.
 

@@ -70,7 +70,7 @@ class QueryState:
         """Return the local copies of the checkpoint's applications, to be warmed on this machine.
 
         Args:
-            topology: that with which the query is to be restarted, if it has only one application; None for all
+            topology: the topology to restart the query with, if it has only one application; None for all
                 applications as their newest records have them, verbs included.
             sink: what the query writes; None if there is only one.
             supplier: the backend of stores that do not name one; of a record, of all stores.

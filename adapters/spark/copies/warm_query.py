@@ -109,7 +109,7 @@ class WarmQuery:
     Attributes:
         application_id: the application's name.
         sink: the plain name of what it writes.
-        fingerprint: that of its plan, with any number of partitions.
+        fingerprint: the fingerprint of its plan, with any number of partitions.
         shape: what its state looks like, with any number of partitions.
         specs: the stores of each sub-topology, by its number.
         storage: where the durable state is.

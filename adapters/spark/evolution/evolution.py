@@ -60,7 +60,7 @@ class Standpoint(NamedTuple):
 
 @dataclass(frozen=True)
 class Evolution:
-    """The changes since the state of a job was written: it is carried over when the query is built.
+    """Declared changes of a job since its state was written; the state is carried over when the query is built.
 
     It may stay in the code: where there is nothing to do, nothing is done.
 
@@ -73,13 +73,13 @@ class Evolution:
             number or order of sources has changed; for several queries a mapping. See ``location``.
         converted: the kind (``"key-value"``, ``"timestamped-key-value"`` or ``"versioned"``) of each store that was of
             another kind, by its new name.
-        valid_from: for stores that become versioned, by their new names, from when values are valid whose timestamps
-            are unknown: a datetime, or milliseconds.
-        accept_loss: whether versions and timestamps may be lost that the new kinds do not keep, and rows that a verb
-            would know that begins with those of another one. Without, it is refused with what that is.
-        rekeyed: for each verb of a ``Millpond`` that begins with the rows of another one the name of that, which is
-            gone: it has another key, or is a verb of another kind. A side of a join is written behind its name, as
-            ``{"priced.right": "prices"}``. Which of them can, docs/upgrading.md says.
+        valid_from: for stores that become versioned, by their new names, the time from which values without a known
+            timestamp are valid: a datetime, or milliseconds.
+        accept_loss: whether to lose versions and timestamps that the new kinds do not keep, and rows that a verb lacks
+            if it begins with the rows of another verb. Without it, the loss is refused, and the error tells what it is.
+        rekeyed: for each verb of a ``Millpond`` that begins with the rows of another verb, the name of that verb, which
+            is gone: the new verb has another key, or is of another kind. A side of a join is written behind its name,
+            as ``{"priced.right": "prices"}``. docs/upgrading.md says which verbs can.
     """
 
     checkpoint: str | Mapping[str, str]
@@ -107,7 +107,7 @@ class Evolution:
         Args:
             rows: the DataFrame that is to be written, built with this evolution.
             name: of the sink or verb, if there are several checkpoints.
-            sources: for the number of each source in the plan that of the source of the old checkpoint which it
+            sources: for the number of each source in the plan, the number of the old checkpoint's source that it
                 continues, or None for a new one. May be left out where the checkpoint tells by files and topics.
 
         Raises:
@@ -228,7 +228,7 @@ def generation_of(
 
     Args:
         session: reads the checkpoint, and runs units of work.
-        history: that of the query.
+        history: the history of the query.
         plan: what is to run.
         evolution: what the user declares; None for nothing.
         frames: the entries with which new stores begin.
@@ -270,7 +270,7 @@ def generation_at(
     """
     generation = _generation_at(whereabouts, history, plan, evolution, seeds, verb, asked, inputs)
     if inputs is not None and inputs.fills:
-        # Whoever dies between the record and this finds in the record which places nobody else may have.
+        # A driver that dies between the record and this finds in the record the places that nobody else may have.
         keep_schemas(history.storage, history.application_id, inputs.schemas)
     return generation
 

@@ -69,7 +69,7 @@ class VerbEvolution:
 
     Attributes:
         verb: the verb.
-        history: that of its own state.
+        history: the history of its own state.
         plan: what is to run.
         target: what the state is to become, with nothing said of its stores' names.
         said: what the user says of verbs.

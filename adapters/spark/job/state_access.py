@@ -53,11 +53,11 @@ class StateAccess:
             store: the store's name.
             checkpoint: the query's ``checkpointLocation``.
             sink: the sink that the query writes, if the topology has several.
-            batch_id: after which micro-batch; by default the last one. Spark retains 100 of them
+            batch_id: the micro-batch to read after; by default the last one. Spark retains 100 of them
                 (``spark.sql.streaming.minBatchesToRetain``).
             schema, optional: the columns as Spark DDL, and those that not every value has, as in ``Produced``.
-            for_seeds: for ``seeds`` of another job, whose store has the same serdes: what has no type in Spark, and
-                JSON, are the bytes that the serde wrote, and a delete in a versioned store is a row without a value.
+            for_seeds: for ``seeds`` of another job, whose store has the same serdes: values without a type in Spark,
+                and JSON, are bytes as the serde wrote them; a delete in a versioned store is a row without a value.
 
         Raises:
             ConfigurationError: the query has no such store, there is no checkpoint, it is that of another query, it has
@@ -89,7 +89,7 @@ class StateAccess:
             sink: the sink that the query writes, if the topology has several.
 
         Returns:
-            At which micro-batch all copies stand, and how many the query has committed since.
+            The micro-batch at which all copies stand, and how many the query has committed since.
 
         Raises:
             ConfigurationError: there is no ``local_dir``, it has copies in another format, no store keeps copies on

@@ -77,7 +77,7 @@ _log: Final = logging.getLogger("millpond.spark.progress")
 
 
 def watch(session: SparkSession, meter_provider: Any = None, *, keep: str | None = None) -> StreamingQueryListener:
-    """Tell of each micro-batch of Millpond's queries, from now on; call it once for a session.
+    """Report each micro-batch of Millpond's queries from now on; call it once for a session.
 
     The logger ``millpond.spark.progress`` gets one line for each, at the level INFO. If OpenTelemetry is installed
     (``pip install 'millpond[metrics]'``), its metrics get the figures of docs/metrics.md.

@@ -35,7 +35,7 @@ class TaskRun:
     """One micro-batch of a task.
 
     Attributes:
-        stage: that of the task.
+        stage: the stage of the task.
         part: its sub-topology.
         partition: its partition.
         wall_clock: the time of the micro-batch, in milliseconds.

@@ -71,7 +71,7 @@ def taken_once(session: SparkSession, writer: str, number: int) -> Iterator[None
     """Within it, the one write to a Delta table is left out if the table has the micro-batch.
 
     Args:
-        session: that of the write.
+        session: the session of the write.
         writer: names who writes, the same at every start.
         number: the number of the micro-batch.
     """

@@ -60,9 +60,9 @@ OutputLike: TypeAlias = Output | Callable[[DataFrame, int], object]
 class FileOutput:
     """Files, each row exactly once: every micro-batch has a directory of its own, ``<path>/batch_id=<number>``.
 
-    A micro-batch that is repeated replaces its directory. One whose directory has the file ``_SUCCESS`` is complete, so
-    while a query is interrupted a reader may see a part of its last micro-batch, and nothing else that will not stay.
-    Who reads ``path`` with Spark gets one more column, ``batch_id``.
+    A micro-batch that is repeated replaces its directory. It is complete once its directory has the file ``_SUCCESS``,
+    so while a query is interrupted, a reader may see a part of its last micro-batch, and nothing else that will not
+    stay. Spark reads ``path`` with one more column, ``batch_id``.
 
     Args:
         path: a directory as Spark reaches it. It belongs to the sink of one query; another one is refused there.

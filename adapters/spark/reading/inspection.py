@@ -244,8 +244,8 @@ def manifests_of(history: History, fingerprint: str, shape: Shape, current: Coll
     """Return the manifests that belong to a query.
 
     Args:
-        history: that of the query.
-        fingerprint: that of its plan, with any number of partitions.
+        history: the history of the query.
+        fingerprint: the fingerprint of its plan, with any number of partitions.
         shape: what its state looks like, with any number of partitions.
         current: manifests of a checkpoint with which tasks go on.
     """

@@ -73,7 +73,7 @@ class ReadRequest:
 
     Attributes:
         schema: the columns.
-        parts: of which each can be read by a task of its own.
+        parts: parts that a task of its own each can read.
         selection: which rows.
         key: the column of the store's keys.
     """

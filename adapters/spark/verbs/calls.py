@@ -168,7 +168,7 @@ def call_states(
     def first() -> pa.Schema:
         begun, storage, application_id = _began_with(run, store), run.job.storage, run.job.begun_as
         place = Beside.CALLS.place(rows.role)
-        # Calls that are kept, but are not those of any row, may become any others; so may those of no state.
+        # Kept calls that no row has may become any others; so may calls without state.
         if begun is None or place in schema_places(storage, application_id):
             return first_calls(calls)
         if holds_state(storage, application_id):

@@ -63,14 +63,14 @@ class MadeVerbs:
     def backfill(self, *, complete: DataFrame | None = None, results: str | None = None) -> Self:
         """Return a Millpond for inputs that have an end; streaming queries then begin with the state that they leave.
 
-        Each verb that is called on what this returns, with static DataFrames, runs at once, and once: results and state
-        are written to durable files, and one record makes them count. The same call on the Millpond itself, with
-        streaming DataFrames, goes on from there, so these must have what comes after the static ones, and nothing of
-        them. The call may stay in the code, before that: where the verb's backfill was done, the same rows are
-        returned, whatever the inputs, and nothing else happens. One that has died on the way is run again.
+        Each verb that is called on the returned Millpond, with static DataFrames, runs at once, and only once: results
+        and state are written to durable files, and one record makes them count. The same call on the Millpond itself,
+        with streaming DataFrames, goes on from there, so the streams must have the rows that come after the static
+        ones, and none of these. The backfill may stay in the code, before the streams: once it was done, the same rows
+        are returned, whatever the inputs, and nothing else happens. A backfill that has died on the way is run again.
 
-        What the verb returns is a static DataFrame with the columns that the stream will have. It may be the input of
-        the next verb, and is to be written to wherever the stream is written.
+        The verb returns a static DataFrame with the columns that the stream will have. It may be the input of the next
+        verb, and is to be written to the place that the stream is written to.
 
         Args:
             complete: a static DataFrame any row of which says that no row follows: then whatever waits for a grace or a
@@ -91,9 +91,9 @@ class MadeVerbs:
     def read_store(self, verb: str, store: str, checkpoint: str, *, batch_id: int | None = None) -> DataFrame:
         """Return the content of a store as committed by a query, which may still be running, with typed columns.
 
-        Of a store that keeps versions, all are there that the state still has, each from its ``change_time`` on, and
-        until its ``valid_to``, which is null for those that the verb sees now: ``where("valid_to is null")``. Where
-        rows have a column of that name, that is shown instead.
+        For a store that keeps versions, the rows are all versions that the state still has, each valid from its
+        ``change_time`` until its ``valid_to``, which is null for the versions that the verb sees now:
+        ``where("valid_to is null")``. Where rows have a column of that name, that column is shown instead.
 
         Args:
             verb: the name of a verb that this object has made.
@@ -101,7 +101,7 @@ class MadeVerbs:
                 ``multi_join``, ``"latest"``, ``"aggregate"``, or ``"rows"`` or ``"groups"`` of the aggregate of a
                 change feed.
             checkpoint: the ``checkpointLocation`` of the query that runs the verb.
-            batch_id: after which micro-batch; by default the last one. Spark retains 100 of them
+            batch_id: the micro-batch after which to read; by default the last one. Spark retains 100 of them
                 (``spark.sql.streaming.minBatchesToRetain``).
 
         Raises:
@@ -127,8 +127,8 @@ class MadeVerbs:
 
         Returns:
             The rows of its key that it could have met, with times and deletes, and why each one is the match or is not.
-            ``print`` shows them as a table, and so does a notebook. A note says so if the state would make another row
-            now, because of a late version, or has forgotten what there was.
+            ``print`` shows them as a table, and so does a notebook. A note says if the state would make another row
+            now, because of a late version, or has forgotten the versions of that time.
 
         Raises:
             ConfigurationError: there is no such join, the row lacks a column that is needed, or the checkpoint has no
@@ -142,8 +142,8 @@ class MadeVerbs:
     def explain(self) -> None:
         """Print what each verb that this object has made knows of time, in the order of their making.
 
-        That is what it takes for the time, how late rows may be, what it adds to that for rows that the verbs before it
-        hold back, what a row waits for and how long it may take to come out, the bound of each time column of the
+        For each verb, these are its column of time, how late rows may be, its addition to that for rows that earlier
+        verbs hold back, what a row waits for and how long it may take to come out, the bound of each time column of the
         result, and what its state keeps. A bound says how much later than its time a row may come: the next verb adds
         it to its own grace, history or lateness, if that column is its time.
         """
@@ -220,8 +220,8 @@ class MadeVerbs:
     def advise_grace(self, verb: str, *, rows: int | None = None) -> GraceAdvice:
         """Return what longer graces would cost a verb in rows, by the rows that it has left out so far for their time.
 
-        Each of the graces is with what the verb adds for its inputs, as the column ``needed`` of ``late_rows`` is. What
-        any grace costs, also in wrong results and in state, is told by ``Pond.advise_grace`` of rows as they arrived.
+        Each grace includes what the verb adds for its inputs, as the column ``needed`` of ``late_rows`` does. For rows
+        as they arrived, ``Pond.advise_grace`` tells what any grace costs, also in wrong results and in state.
 
         Args:
             verb: the name of a verb.
@@ -251,15 +251,15 @@ class MadeVerbs:
     ) -> Verification:
         """Return the differences between rows that a query has written and rows of the same verbs on static DataFrames.
 
-        A row that came too late, a version that came after its left row had come out, a file that was written twice: it
-        shows here. Nothing is written, and no state is read or changed.
+        Rows that came too late, versions that came after their left row had come out, and files that were written twice
+        show here. Nothing is written, and no state is read or changed.
 
         Args:
             query: calls the verbs of the Millpond that it is given, on static DataFrames with all rows that count.
             written: what the query has written, as a static DataFrame. From a change feed, the rows count that are
                 there in the end.
-            key: the columns by which a row that is different is told from a missing and an extra one. A change feed
-                needs them. Results of windows have ``window`` among them, and results of ``top_n`` the rank.
+            key: the columns that tell a different row from a missing and an extra one. A change feed needs
+                them. Results of windows have ``window`` among them, and results of ``top_n`` the rank.
             time: the column (or expression) of the result that says which rows are in the interval.
             since: the beginning of the interval, a datetime or text; None for all from the first.
             until: its end, which is left out; None for all to the last.
@@ -294,20 +294,20 @@ class MadeVerbs:
 
         The query is forked as it was after an earlier micro-batch, twice. The code of now goes on at one fork and the
         changed code at the other, over the same rows, micro-batch by micro-batch as the query has read them since. The
-        query itself is only read, and may be running. What it takes for the changed code to go on with the state is the
-        same as at a restart, and so is what is refused.
+        query itself is only read, and may be running. The changed code goes on with the state as it would at a restart,
+        or is refused as it would be there.
 
         Args:
             now: the query as it is: it calls the verbs of the Millpond that it is given, on streaming DataFrames, and
                 returns what is written.
-            changed: the same with the change. It reads the same sources in the same order.
+            changed: the query with the change. It reads the same sources in the same order.
             checkpoint: the ``checkpointLocation`` of the query.
             into: an empty directory for the forks and their results, as Spark reaches it. ``now`` and ``changed`` in it
                 have a ``checkpoint``, ``state`` and ``rows`` each, which nobody deletes.
             after: the micro-batch after which the forks begin. Spark retains 100 of them
                 (``spark.sql.streaming.minBatchesToRetain``).
-            key: the columns by which a row that is different is told from two that only one of them has. A change feed
-                needs them. Results of windows have ``window`` among them, and results of ``top_n`` the rank.
+            key: the columns that tell a different row from two rows that only one side has. A change feed needs
+                them. Results of windows have ``window`` among them, and results of ``top_n`` the rank.
             evolution: what the change makes of the state, as at a restart at ``checkpoint``, but without ``into``; by
                 default the one of this Millpond.
             shown: how many differences to show at most, of the results and of each store.

@@ -145,8 +145,8 @@ class OverVerbs(TopVerbs):
                 or ``lag("column", 2)`` for the value of the second row before each.
             key: the columns by which rows belong together; null is a value like any other.
             time: the column (or expression) with the time of a row.
-            last: of how many rows at most an aggregate is, the row itself included.
-            within: of which rows an aggregate is: those at most so much earlier than the row, and all of its own time.
+            last: the number of rows of an aggregate at most, the row itself included.
+            within: the rows of an aggregate: rows at most so much earlier than the row, and all of its own time.
                 Without both, of all rows up to it.
             grace: how late a row may be, beyond the bound of ``time`` from another verb, and so how long each row waits
                 for earlier ones; later rows are dropped and counted. With 0 it waits for the next time.

@@ -25,7 +25,7 @@ def planned(job: Job, checkpoint: str, asked: Mapping[str, AskedVerb]) -> Evolut
     """Return what becomes of verbs at a start.
 
     Args:
-        job: theirs, as a whole.
+        job: the job of the verbs, as a whole.
         checkpoint: the ``checkpointLocation`` of the query that runs them.
         asked: the verbs, by name.
 

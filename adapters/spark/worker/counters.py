@@ -46,7 +46,7 @@ def report_row(
     """Return the row that holds nothing but a report, beside rows of ``schema``.
 
     Args:
-        schema: that of the rows.
+        schema: the schema of the rows.
         counts: what was counted; if nothing was, the worker adds nothing to the metrics of counts.
         metrics: what was measured.
         of: whose report it is, where it is one of several.

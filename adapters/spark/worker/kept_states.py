@@ -45,12 +45,12 @@ class _Kept:
 
     Attributes:
         state: the state, which can be opened again once it is let go of.
-        owner: whose it is.
+        owner: the owner of the state.
         used: when its task began last, in seconds.
         turn: the number of that beginning, among all tasks of the worker.
         turn_before: the number of the one before.
         size: the bytes that it had in memory when its task was done last.
-        held: those of them that it still has.
+        held: the bytes of these that it still has.
         warned: whether it is known to be larger than the budget.
     """
 

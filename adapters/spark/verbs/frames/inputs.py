@@ -304,7 +304,7 @@ def check_undirected(what: str, column: str | Column | None, instead: str = "") 
 
     Args:
         what: how errors call what the user gave.
-        column: that.
+        column: the column or expression.
         instead: what the user can write instead of a direction, where the verb has that.
 
     Raises:

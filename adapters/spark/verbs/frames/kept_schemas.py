@@ -155,7 +155,7 @@ class KeptSchemas(Packing):
 
         Args:
             rows: the input.
-            what: of which the history is.
+            what: the kind of schema beside the rows.
             first: its columns, where it begins.
             evolved: the history that goes on.
         """

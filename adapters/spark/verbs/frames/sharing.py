@@ -72,7 +72,7 @@ class Result:
     """The result of a verb behind which others may share its operator.
 
     Attributes:
-        verbs: those of the operator, this one last.
+        verbs: the verbs of the operator, this one last.
         keys: the columns of its key.
         account: what is known of its times.
         no_null_keys: whether no row of it has a null in its key.

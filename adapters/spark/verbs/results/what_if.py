@@ -61,7 +61,7 @@ class Forked:
     Attributes:
         fork: where.
         rows: what it gives.
-        verbs: those of the fork's Millpond that it has made, by name.
+        verbs: the verbs that the fork's Millpond has made, by name.
         place: the directory for its results.
     """
 
