@@ -1,4 +1,4 @@
-"""How the folders of a Python package hang together: ``python -m millpond.bench.folders zarr polars millpond``.
+"""The imports between the folders of a Python package: ``python -m millpond.bench.folders zarr polars millpond``.
 
 Rule of this module: it reads the source that is installed and imports none of it. Imports in functions and below ``if
 TYPE_CHECKING`` do not count. A module at the package's top, which all may import, counts as a folder of its own.

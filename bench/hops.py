@@ -1,8 +1,8 @@
-"""What one typical call of Millpond, zarr and Polars passes: ``python -m millpond.bench.hops``.
+"""The frames that a typical call of Millpond, zarr and Polars passes: ``python -m millpond.bench.hops``.
 
 Rule of this module: it counts Python frames whose code is the package's own; C and Rust have none. zarr and Polars are
-measured if they are installed. The engine is Millpond's or zarr's store in memory, and Polars' Rust; the way there is
-that of a stack, which begins anew in zarr's thread and in each of its tasks.
+measured if they are installed. The engine is Millpond's or zarr's store in memory, and Polars' Rust; the frames to it
+make a stack, which begins anew in zarr's thread and in each of its tasks.
 """
 
 import sys

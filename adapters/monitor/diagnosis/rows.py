@@ -119,7 +119,7 @@ def _future(last: Sequence[MicroBatch]) -> Finding | None:
 
 
 def _ahead(one: MicroBatch) -> int:
-    """Return by how much the earliest task of an operator is ahead of the clock, in milliseconds."""
+    """Return how far the earliest task of an operator is ahead of the clock, in milliseconds."""
     lags = [report.figures[TaskMetric.STREAM_LAG] for report in one.reports if TaskMetric.STREAM_LAG in report.figures]
     return max((-lag // _MICROS for lag in lags), default=0)
 

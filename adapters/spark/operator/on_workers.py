@@ -44,7 +44,7 @@ def group_keys(subtopologies: Iterable[int], partitions: int) -> dict[tuple[int,
 
 
 def _spread(skip: int, partitions: int) -> list[int]:
-    """For each partition the integer that falls on it after ``skip`` others did."""
+    """Return, for each partition, the integer that falls on it after ``skip`` others did."""
     found: dict[int, int] = {}
     seen = [0] * partitions
     number = 0
