@@ -51,7 +51,7 @@ _CORRUPT_ERRORS = tuple(
 )
 _BUSY_CODES = frozenset({errno.EAGAIN, errno.EBUSY})
 _LOAD_CHUNKS = 3
-"""How many chunks a transaction loads: their pages are still in the processor's cache when they are written."""
+"""The chunks that a transaction loads: their pages are still in the processor's cache when they are written."""
 
 _SYNCED_LOAD_CHUNKS = 25
 """The same where each transaction waits for the disk."""

@@ -324,7 +324,7 @@ _shared_cache = cache(rocksdict.Cache)
 """The cache of all directories without a budget that a process opens with the same ``block_cache``."""
 
 _shared_memory = cache(_SharedMemory)
-"""What all directories share that a process opens with the same ``memory_budget``."""
+"""The memory shared by all directories that a process opens with the same ``memory_budget``."""
 
 
 @dataclass(frozen=True)

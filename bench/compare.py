@@ -85,7 +85,7 @@ class Comparison:
     only_old: list[Pair]
     only_new: list[Pair]
     failed: list[Pair]
-    """What the old file has and the new one tried in vain."""
+    """The pairs that the old file has and the new one tried in vain."""
 
     def slower(self, percent: float) -> bool:
         """Return whether anything lost more than ``percent`` of its throughput beyond the noise, or fails now."""

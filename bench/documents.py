@@ -14,14 +14,14 @@ from millpond.bench.json_parts import Part
 from millpond.errors import ConfigurationError
 
 BENCHMARKS: Final = ("engines", "stores", "processors", "spark", "nexmark")
-"""Those that write such documents."""
+"""The benchmarks that write such documents."""
 
 SCHEMA: Final = 2
 UNITS: Final = ("operations", "rows", "records")
-"""What a throughput may count."""
+"""The things that a throughput may count."""
 
 PERCENTILES = {"p50": "p50", "p90": "p90", "p99": "p99", "p99_9": "p99.9", "max": "max"}
-"""How the file names each percentile, and how a reader does."""
+"""The names of percentiles in the file, and for a reader."""
 
 
 @dataclass(frozen=True)

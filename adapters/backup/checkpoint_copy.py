@@ -16,14 +16,14 @@ from millpond.adapters.inspect.checkpoint.clone_note import NOTE, CloneNote
 from millpond.errors import CannotContinueError, DurabilityError, MicroBatchNotKeptError
 
 _VERSION: Final = re.compile(r"(\d+)(?:_[^.]*)?\.(zip|changelog)(?:\..*)?")
-"""What a micro-batch leaves in a state store: its number plus one, maybe an id, and maybe a checksum beside it."""
+"""A micro-batch's files in a state store: its number plus one, maybe an id, and maybe a checksum beside it."""
 
 _SNAPSHOT: Final = "zip"
 _METADATA: Final = "_metadata/v2"
 SINKS: Final = "millpond-sinks.json"
-"""What Millpond notes of a query that writes several sinks: these, and the id by which they know what they have."""
+"""Millpond's note of a query that writes several sinks: their names, and the id by which they know their rows."""
 _SCHEMA: Final = re.compile(r'[^"\\]*/(state/\d+/_stateSchema/)')
-"""What stands before the file of a schema, which Spark finds by its full path."""
+"""The path before the file of a schema, which Spark finds by its full path."""
 
 
 @dataclass(frozen=True)

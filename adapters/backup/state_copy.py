@@ -47,7 +47,7 @@ def alone_at(target: Storage, path: str) -> Iterator[None]:
         path: the file, which is there as long as a copy is made.
 
     Raises:
-        ConfigurationError: somebody else makes one, or has died of it.
+        ConfigurationError: another process makes one, or has died while it did.
         DurabilityError: the storage failed.
     """
     mine = uuid4().hex.encode()

@@ -41,7 +41,7 @@ class AggregatedWindows:
             row: the row.
             place: its key, and the start and end of its window; the end is the start where it follows from that.
             stamp: its timestamp; None if it has none.
-            before: what there is of that window; None if there is none yet.
+            before: the window as it is; None if there is none yet.
 
         Raises:
             ConfigurationError: it is one.
@@ -112,7 +112,7 @@ class AggregatedWindows:
 
 
 _FINAL = "on-window-close"
-"""What they have where windows come out once."""
+"""The emission, in the terms, of windows that come out once."""
 
 
 @dataclass(frozen=True)

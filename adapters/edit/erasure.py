@@ -102,7 +102,7 @@ def erase(
     Raises:
         ConfigurationError: ``by`` is empty, there is no state, or a key can be one of no store.
         StateConflictError: the query has committed a micro-batch meanwhile.
-        BackendInUseError: somebody has a local copy open.
+        BackendInUseError: another process has a local copy open.
         DurabilityError: the storage failed.
     """
     if not by:
@@ -163,7 +163,7 @@ def erase(
 
 
 _NONE: Mapping[str, int] = {f"{ERASE} nothing": 0}
-"""What a note says where no row had a key, and older files were deleted all the same."""
+"""The rows in the note of an erasure that found no row of a key, and deleted older files all the same."""
 
 
 def _is_nowhere(

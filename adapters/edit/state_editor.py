@@ -259,7 +259,7 @@ class StateEditor:
 
         Raises:
             ConfigurationError: the edits have ended.
-            StateConflictError: the query has committed a micro-batch meanwhile, or somebody else has changed the state.
+            StateConflictError: the query has committed a micro-batch meanwhile, or another edit has changed the state.
             DurabilityError: the storage failed.
         """
         self._check_open()

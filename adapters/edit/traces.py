@@ -24,7 +24,7 @@ class Trace(NamedTuple):
 
     Attributes:
         where: the file.
-        rows: in how many rows; 1 where it has none, 0 where nobody has looked.
+        rows: the number of rows with the bytes; 1 for a file without rows, 0 if it was not searched.
         why: what may be the reason.
     """
 

@@ -23,7 +23,7 @@ from millpond.stores.specs.store_spec import StoreKind
 from millpond.stores.typed.versions.version_rows import JUST_ABOVE
 
 Belonging = Callable[[Any], Sequence[bool]]
-"""Which rows belong to the tasks that are compared, by an Arrow array of the rows' keys."""
+"""The choice of rows that belong to the compared tasks, by an Arrow array of the rows' keys."""
 
 ALL_DATA: Final = Span(DATA, INDEX)
 

@@ -46,7 +46,7 @@ AFTER: Final = "after"
 _IDENTITY: Final = (KEY, WINDOW_START, WINDOW_END, VALID_FROM)
 _LIMITS: Final = ("retention", "history_retention")
 _ROWS: Final = 10_000
-"""How many changes are made into a batch."""
+"""The number of changes in a batch."""
 
 
 def changes(before: StoreView, after: StoreView, selection: Selection = EVERYTHING) -> Iterator[pa.RecordBatch]:

@@ -47,7 +47,7 @@ class Cleaning:
         checkpoints: of queries whose state is there.
         local_dirs: jobs' ``local_dir``, on this machine.
         applications: those, as patterns of the shell, of which no other checkpoint has state.
-        older_than: how long nobody may have written to what goes.
+        older_than: how long files must not have been written to before they may go.
         policy: when a pin is dead, and what is retained at least.
 
     Raises:

@@ -129,7 +129,7 @@ def shown(name: str, given: Serde[Any] | None) -> KeyColumn:
 
     Args:
         name: of the serde.
-        given: the serde itself, if somebody has it; then it is used even if it is unknown here, or dangerous.
+        given: the serde itself, if the user gave it; then it is used even if it is unknown here, or dangerous.
     """
     if given is not None:
         return SerdeColumn(given)

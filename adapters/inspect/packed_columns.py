@@ -22,11 +22,11 @@ from millpond.stores.evolution.shape import StoreShape
 from millpond.stores.evolution.verb_sides import INPUT
 
 _FOREIGN: Final = b"\x01"
-"""What a row with a foreign key in front begins with; a row itself is an array of MessagePack, which never does."""
+"""The first byte of a row with a foreign key in front; a row itself is an array of MessagePack, which has another."""
 
 
 GROUP_STATES: Final = "reversible-state-"
-"""What the names of the serdes of groups of a change feed begin with."""
+"""The beginning of the names of the serdes of a change feed's groups."""
 
 
 def of_feed(stores: Iterable[StoreShape]) -> bool:

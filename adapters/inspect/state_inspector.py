@@ -84,7 +84,7 @@ class StateInspector:
     Attributes:
         checkpoint: the query's.
         storage: where its durable files are.
-        specs: stores whose serdes and limits somebody has given, by name.
+        specs: stores whose serdes and limits the user has given, by name.
     """
 
     checkpoint: SparkCheckpoint

@@ -44,7 +44,7 @@ _WINDOWED: Final = "windowed-aggregation"
 """A layout that adds nothing to the rows of its kind but metadata."""
 
 _ROWS: Final = 10_000
-"""How many rows are made into a batch."""
+"""The number of rows in a batch."""
 
 Entry = tuple[bytes, Any]
 """The bytes of a key, or ``Windowed`` with them, and what the store has for it."""
@@ -87,7 +87,7 @@ class StoreForm:
         layout: what lies in its rows beyond what the kind says.
         key, value: the columns of keys and values.
         unit: what its times count.
-        given: the spec that somebody has given, whose limits then count; None if only the state tells of the store.
+        given: the spec that the user has given, whose limits then count; None if only the state tells of the store.
         grid: where its windows begin and end, if they do so by a rule.
     """
 

@@ -25,7 +25,7 @@ from millpond.stores.evolution.shape import StoreShape
 from millpond.stores.typed.terms import KeptTerms
 
 _AT_ONCE: Final = 4
-"""How many tasks are asked at once for a key that its own task does not have."""
+"""The number of tasks that are asked at once for a key that its own task does not have."""
 
 
 @dataclass(frozen=True)

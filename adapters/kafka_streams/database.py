@@ -49,7 +49,7 @@ class Database:
 
         Raises:
             CorruptStoreError: a table is damaged.
-            BackendInUseError: somebody has opened the directory meanwhile.
+            BackendInUseError: another process has opened the directory meanwhile.
         """
         if family not in self.families:
             return
@@ -109,7 +109,7 @@ def open_database(directory: Path, store: str) -> Iterator[Database]:
     """The RocksDB in ``directory``.
 
     Raises:
-        BackendInUseError: somebody has it open.
+        BackendInUseError: another process has it open.
         CorruptStoreError: a file is damaged or missing, or was not finished.
         FormatError: it was written with options that are not known here.
         BackendError: the system does not let it be read.

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 from millpond.errors import UnreadableRowError
 
 LONG: Final = struct.Struct(">q")
-"""How the Java client writes times: eight bytes, signed, big-endian."""
+"""The form of the Java client's times: eight bytes, signed, big-endian."""
 
 
 class Row(NamedTuple):

@@ -24,7 +24,7 @@ _POSSIBLE: Final = {
     (False, False): (StoreKind.KEY_VALUE, StoreKind.VERSIONED),
     (True, False): (StoreKind.WINDOW, StoreKind.SESSION),
 }
-"""By whether there are segments, and whether there is the column family for timestamps."""
+"""The possible kinds, by whether there are segments, and whether there is the column family for timestamps."""
 
 _KNOWN: Final = (DEFAULT, WITH_TIMESTAMP)
 
@@ -41,7 +41,7 @@ def kind_of(store: str, databases: Collection[Database], segments: bool, wanted:
         wanted: what the user says.
 
     Raises:
-        ConfigurationError: the files do not tell and nobody says, or they tell something else.
+        ConfigurationError: the files do not tell the kind and the user has not given it, or they tell another.
         FormatError: there are column families that are not known.
         CorruptStoreError: not all directories have the same ones.
     """

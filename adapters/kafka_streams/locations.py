@@ -52,7 +52,7 @@ class StorePart:
         task: the directory of the task.
         directory: of the store.
         segments: where it has segments of time, these, oldest first; None where all is in one RocksDB.
-        offsets: by topic and partition, how far the files have the changelog; None where nobody knows.
+        offsets: by topic and partition, how far the files have the changelog; None where it is unknown.
     """
 
     store: str

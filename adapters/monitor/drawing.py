@@ -141,10 +141,10 @@ class RecordedJob:
     """The record of one job.
 
     Attributes:
-        lines: its name, and what else there is to say of it.
-        inputs: by name, what there is to say of each.
+        lines: its name, and further lines about it.
+        inputs: by name, the lines about each.
         sinks: the names of what it writes.
-        stores: by sub-topology and name, what there is to say of each.
+        stores: by sub-topology and name, the lines about each.
     """
 
     lines: list[str]

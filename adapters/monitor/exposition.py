@@ -48,7 +48,7 @@ HELP: Final[Mapping[str, str]] = {
     "millpond_limit_used_bytes": "How much is used of what ends, where it is nearest to its end.",
     "millpond_limit_bytes": "How much there is of it.",
 }
-"""What each figure is, in the order in which they come."""
+"""The explanation of each figure, in the order in which they come."""
 
 _ESCAPED: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 

@@ -14,7 +14,7 @@ from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.topology import Topology
 
 _OWN: Final = "operator."
-"""With this the name of an operator begins; that of a verb's first one is the verb's."""
+"""The beginning of an operator's name; a verb's first operator has the verb's name."""
 _OPERATOR: Final = re.compile(r"(?:.*\.)?operator\.\d+")
 """Names of operators; that of a verb may be the verb's own."""
 

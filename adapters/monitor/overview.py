@@ -68,7 +68,7 @@ class OperatorSeen:
         late: records that were late.
         waiting: records that wait.
         work: what tasks did, as in ``BatchSeen``.
-        files: the most durable files that a task of it had after its last snapshot; None if nobody has told.
+        files: the most durable files that a task of it had after its last snapshot; None if unknown.
     """
 
     application: str
@@ -138,7 +138,7 @@ class TaskWork:
         dropped: records that were dropped.
         rows: the rows that it has changed.
         size: the bytes of its durable file.
-        state: the bytes of its local copies; None if nobody has told.
+        state: the bytes of its local copies; None if unknown.
         open, process, commit, took: how long these steps, and all of them, took.
     """
 
@@ -194,7 +194,7 @@ class Overview:
         open_batch: the micro-batch that was begun after it: it is running, or the query has ended in it.
         open_since: when that was begun.
         commit_age: how long ago the last one was committed.
-        run: the last run: when it was started, seen and, if it has, ended, and by which error; None if nobody tells.
+        run: the last run, with its start, its last sign of life, its end and its error, if any; None if unknown.
         restarts: how often the query was started again; likewise.
         findings: what is wrong with it, as far as that is known, the worst first.
         batches: the last micro-batches, the first one first.

@@ -23,7 +23,7 @@ _TASKS: Final = 12
 _LEAST: Final = 9
 """Characters that a column of text has in the narrowest terminal."""
 _NAMES: Final = 2
-"""How many steps of a micro-batch are named, the longest."""
+"""The number of a micro-batch's longest steps that are named."""
 
 
 def tables(overview: Overview) -> RenderableType:

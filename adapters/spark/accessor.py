@@ -84,7 +84,7 @@ def _takes_rows(method: Callable[..., Any]) -> bool:
 _VERBS: Final = _verbs()
 
 _ponds: WeakKeyDictionary[SparkSession, dict[tuple[str, str], Millpond]] = WeakKeyDictionary()
-"""Those of sessions, by the settings that they were made of."""
+"""The Millponds of sessions, by the settings that they were made of."""
 
 
 def _pond_for(rows: DataFrame) -> Millpond:

@@ -102,7 +102,7 @@ _LOUD: Final = (
     "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer",
     "org.apache.spark.sql.execution.streaming.runtime.ResolveWriteToStream",
 )
-"""What warns of each task, or of each query, that works."""
+"""The loggers that warn of each task, or of each query, that works."""
 
 
 def _hush(session: SparkSession) -> None:

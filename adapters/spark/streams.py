@@ -144,7 +144,7 @@ class SparkStreams(StateAccess):
 
         Raises:
             ConfigurationError: an input is missing or unknown, a column is missing or of the wrong type, the backend
-                is unknown, the session is not set up for it, or ticks cannot wake anybody.
+                is unknown, the session is not set up for it, or ticks cannot wake any task.
             TopologyError: the topology has no such sink.
             StateConflictError: the state directory holds the state of another topology or number of partitions, and
                 what ``evolution`` declares does not lead to this one.

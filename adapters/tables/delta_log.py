@@ -27,9 +27,9 @@ _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\
 _SECOND: Final = re.compile(r"(\d{20})\.checkpoint\.[0-9A-Fa-f-]{36}\.(?:json|parquet)")
 """A checkpoint of the second kind, which names other files."""
 _ELSEWHERE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
-"""How a path begins that is not one below the table's directory."""
+"""The beginning of a path that is not below the table's directory."""
 _VECTOR: Final = ("storageType", "pathOrInlineDv", "offset")
-"""What tells a deletion vector from others."""
+"""The fields that tell a deletion vector from others."""
 _FIELDS: Final[Mapping[str, Sequence[str]]] = {
     "protocol": ("minReaderVersion", "readerFeatures"),
     "metaData": ("schemaString", "partitionColumns", "configuration"),
@@ -38,7 +38,7 @@ _FIELDS: Final[Mapping[str, Sequence[str]]] = {
 }
 """The actions that are read, and what of them."""
 _FEATURES: Final = frozenset({"columnMapping", "deletionVectors", "timestampNtz", "vacuumProtocolCheck"})
-"""What a reader has to know of a table with such a feature is known here, if only to refuse what makes use of it."""
+"""The table features that this reader knows, if only to refuse what makes use of them."""
 
 _READER_VERSION: Final = 3
 _MAPPING: Final = "delta.columnMapping.mode"

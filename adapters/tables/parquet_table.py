@@ -56,7 +56,7 @@ class ParquetTable:
         """Return the names of the files.
 
         Raises:
-            ConfigurationError: there are directories, of which nobody says how they belong to the table.
+            ConfigurationError: there are directories, and nothing says how they belong to the table.
         """
         storage = self._storage
         within = [name for name in storage.directories("") if not name.startswith(("_", "."))]

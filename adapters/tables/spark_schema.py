@@ -25,7 +25,7 @@ _PLAIN: Final[Mapping[str, pa.DataType]] = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 UNREADABLE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What reading raises of JSON that is not as Spark writes it."""
+"""The exceptions that reading raises of JSON that is not as Spark writes it."""
 _DECIMAL: Final = re.compile(r"decimal\((\d+), ?(-?\d+)\)")
 
 

@@ -21,7 +21,7 @@ from millpond.bench.documents import Document
 from millpond.errors import ConfigurationError
 
 _FAR: Final = 2
-"""By how many times a size may differ."""
+"""The factor by which a size may differ."""
 
 _MACHINE: Final = ("cpu", "cores", "memory_gib")
 

@@ -26,7 +26,7 @@ READ, WRITE, SEEK, STEP, EXPIRE = "readrandom", "overwrite", "seekrandom", "read
 
 _PROBE_ROWS: Final = 1_000
 _LEAST_ROWS: Final = 10_000
-"""With fewer, scaled caches would be smaller than a few blocks, whatever the time."""
+"""The least rows; with fewer, scaled caches would be smaller than a few blocks, whatever the time."""
 _PROBE_OPERATIONS: Final = 500
 _MOST_BYTES: Final = 2**29
 _LEAST_OPERATIONS: Final = 500

@@ -44,7 +44,7 @@ _CHANGED = 10
 """The deltas have one of so many keys."""
 
 _TOGETHER = 100_000
-"""How many keys are made at once."""
+"""The number of keys that are made at once."""
 
 
 class Durable:

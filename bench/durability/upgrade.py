@@ -41,10 +41,10 @@ UPGRADES: Final[Mapping[str, tuple[StoreSpec, StoreSpec]]] = {
     "timestamped": (_PLAIN, _TIMESTAMPED),
     "checksums": (_TIMESTAMPED, replace(_TIMESTAMPED, checksums=True)),
 }
-"""What a store is before and after."""
+"""The spec of a store before and after."""
 
 BATCHES: Final = 30
-"""How many micro-batches each phase has, unless somebody says otherwise."""
+"""The default number of micro-batches of each phase."""
 
 
 class Batch(NamedTuple):

@@ -50,7 +50,7 @@ class Engine(ABC):
     """The distribution that the engine comes from."""
 
     cache: ClassVar[str] = "unknown"
-    """What keeps rows that were read."""
+    """The cache of rows that were read."""
 
     getter_lasts: ClassVar[bool] = True
     """Whether the function that ``getter`` gives is still good after a write."""

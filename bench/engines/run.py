@@ -23,7 +23,7 @@ from millpond.bench.runs.turns import Watch, figures_in_turn
 from millpond.errors import ConfigurationError
 
 UNORDERED: Final = "takes no part: it does not find keys in order"
-"""Of a contender without order in a workload that needs it, which is no failure of anybody's."""
+"""The reason of a contender without order in a workload that needs it, which is not a failure."""
 
 DURABILITIES: Final = ("none", "synced")
 

@@ -20,7 +20,7 @@ pc: Any = _compute
 
 _BATCH: Final = "micro_batch"
 _SHOWN: Final = 3
-"""How many rows that differ an error shows."""
+"""The number of differing rows that an error shows."""
 
 
 @dataclass(frozen=True)

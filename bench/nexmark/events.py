@@ -21,10 +21,10 @@ pc: Any = _compute
 PERSONS: Final = 1
 AUCTIONS: Final = 3
 EPOCH: Final = 50
-"""Of so many events, how many are persons and auctions, in this order; the others are bids."""
+"""The events of an epoch: its persons and auctions come first, in this order; the others are bids."""
 
 FIRST_ID: Final = 1_000
-"""Of persons, and of auctions."""
+"""The first id of persons, and of auctions."""
 
 FIRST_CATEGORY: Final = 10
 CATEGORIES: Final = 5
@@ -57,10 +57,10 @@ HOT_CHANNELS: Final = ("harbor", "lantern", "orchard", "quarry")
 PERSON_BYTES: Final = 200
 AUCTION_BYTES: Final = 500
 BID_BYTES: Final = 100
-"""What an event has on average, a number or a time counted as eight."""
+"""The average size of an event, with a number or a time counted as eight bytes."""
 
 LATEST: Final = 4
-"""How many seconds late an event may be: what the suite's watermark allows."""
+"""The seconds that an event may be late: what the suite's watermark allows."""
 
 STATES: Final = ("AZ", "CA", "ID", "OR", "WA", "WY")
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, Self, TypeAlias
 from millpond.bench.nexmark.events import LATEST, Site
 
 GRACE: Final = f"{LATEST} seconds"
-"""How late an event may be: what the suite's watermark allows."""
+"""The time that an event may be late: what the suite's watermark allows."""
 
 Expression: TypeAlias = Any
 """A ``Column`` of Spark, or an expression of Arrow."""

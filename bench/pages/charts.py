@@ -15,7 +15,7 @@ from millpond.bench.numbers import shown, size, size_unit
 from millpond.bench.runs.labels import told_apart
 
 COLORS = 10
-"""How many colors the page has, ``--s0`` and so on."""
+"""The number of the page's colors, ``--s0`` and so on."""
 
 _SHAPES = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left")
 _DASHES = {"backend": [1, 0], "engine": [6, 3], "peer": [2, 2]}
@@ -23,10 +23,10 @@ _WIDTH, _LEAST_HEIGHT, _ROW, _BAR_SHIFT, _NAME_SHIFT = 350, 180, 36, 6, -9
 _NAME_LENGTH = 30
 _STRETCHES = 25
 _STRIP, _HEAD, _STRIP_ROW = 0.6, 0.8, 44
-"""What part of its row a strip takes, how far up in the row its name is, and how many pixels the row has."""
+"""The part of its row that a strip takes, the height of its name in the row, and the pixels of the row."""
 
 _BESIDE = 0.7
-"""What part of the room between two percentiles the contenders share."""
+"""The part of the room between two percentiles that the contenders share."""
 
 _ROOM = 1.06
 _PLAIN = "format(datum.value, ',.6~g')"

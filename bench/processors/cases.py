@@ -34,10 +34,10 @@ from millpond.stores.encoding.serdes import serde
 pc: Any = _compute
 
 VERSIONS = 4
-"""How many versions of each key a versioned table has."""
+"""The number of versions of each key in a versioned table."""
 
 FOREIGN_KEYS = 50
-"""How many keys of the table rows of the other one refer to."""
+"""The number of keys of the table that rows of the other one refer to."""
 
 HOUR = 3_600_000
 SESSION_GAP = 6 * HOUR
@@ -367,4 +367,4 @@ _ALL: Final = (
 )
 
 CASES: Final[Mapping[str, Case]] = {case.name: case for case in _ALL}
-"""What is measured, by name."""
+"""The measured topologies, by name."""

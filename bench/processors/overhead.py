@@ -23,7 +23,7 @@ from millpond.processors import Batch, TopologyDriver
 from millpond.processors.runtime.task import Task
 
 HEADERS: Final = (("trace", b"00-4bf92f3577b34da6a3ce929d0e0e4736-01"), ("source", b"web"))
-"""What each record carries: an id of 38 bytes, and a word."""
+"""The headers of each record: an id of 38 bytes, and a word."""
 
 WITH_HEADERS: Final = ("stream-table join", "count", "stream-stream left join")
 """The cases of ``millpond bench processors`` that are measured with headers, too."""

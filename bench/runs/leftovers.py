@@ -10,7 +10,7 @@ from millpond.stores.backend.registry import supplier
 from millpond.stores.specs.directory import delete_local_copy
 
 _STORES: Final = "*/*/*/*"
-"""Where stores are below a local directory: by application, task and backend."""
+"""The places of stores below a local directory: by application, task and backend."""
 
 
 def left_by_store(backend: str, directory: Path) -> str | None:

@@ -22,7 +22,7 @@ K = TypeVar("K", bound=str)
 """The names of kinds of steps."""
 
 Work: TypeAlias = tuple[Callable[[Any], Any], Callable[[Any], object]]
-"""What makes an argument ready before the clock starts, and what is measured."""
+"""The function that makes an argument ready before the clock starts, and the function that is measured."""
 
 
 class Values:

@@ -7,7 +7,7 @@ from statistics import median, median_low
 from typing import Any, Final
 
 FEWEST_TIMES: Final = 100
-"""With fewer times there is no 99th percentile to speak of."""
+"""The fewest times that have a 99th percentile to speak of."""
 
 POINTS: Final = 100
 """The most points of throughput over time."""

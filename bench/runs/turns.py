@@ -35,7 +35,7 @@ def in_turn(
         contenders: who takes part.
         repeat: how often.
         run: runs one, given the number of the run; what it gives has ``failure`` if the run failed.
-        watch: is told of each run.
+        watch: called for each run.
 
     Returns:
         What the runs of each contender gave, and why those failed that did, by their labels.
@@ -69,7 +69,7 @@ def figures_in_turn(
         cannot: why one takes no part, None if it does.
         repeat: how often.
         run: runs one, as in ``in_turn``.
-        watch: is told of each run.
+        watch: called for each run.
 
     Returns:
         The results, each of a middle run, and the failures with their reasons, both in the order of the contenders.

@@ -191,7 +191,7 @@ def contests(workloads: Sequence[str], *, contenders: Sequence[str] | None, **ho
         how: the other attributes of each.
 
     Raises:
-        ConfigurationError: a workload is unknown, has none of the contenders, or one of these is nobody's.
+        ConfigurationError: a workload is unknown, has none of the contenders, or one of these belongs to no workload.
     """
     names = list(dict.fromkeys(workloads))
     if contenders is None or len(names) == 1:

@@ -17,13 +17,13 @@ from millpond.bench.spark.workloads import MAP_IN_ARROW, SPARK_JVM, VERBS, named
 from millpond.errors import ConfigurationError
 
 KEYS: Final = 10_000_000
-"""How many keys there are in the end, unless somebody says otherwise."""
+"""The default number of keys in the end."""
 
 BATCHES: Final = 50
-"""How many micro-batches there are after those that warm up, unless somebody says otherwise."""
+"""The default number of micro-batches after those that warm up."""
 
 COMPARED: Final = 10
-"""How many micro-batches at either end are compared."""
+"""The number of micro-batches at either end that are compared."""
 
 
 def run(contest: Contest, spark: Callable[[], SparkSession], watch: Watch = lambda *_: None) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def run(contest: Contest, spark: Callable[[], SparkSession], watch: Watch = lamb
         contest: what is measured; by default verbs and its backends, Spark's JVM operator if the workload has one, and
             the pass-through, which shows how the machine varied.
         spark: gives the session.
-        watch: is told of each query.
+        watch: called for each query.
 
     Returns:
         The settings, the figures of ``Contest.figures``, and for each contender the ratio of the last micro-batches to

@@ -38,7 +38,7 @@ from millpond.errors import ConfigurationError
 ORDERS_PER_CUSTOMER: Final = 10
 ACCOUNTS_PER_SEGMENT: Final = 20
 HOT_KEYS: Final = 60
-"""How many keys trades and quotes have, or fewer if there are fewer."""
+"""The number of keys of trades and quotes, or fewer if there are fewer."""
 
 HOT_SHARE: Final = 0.99
 """The share of rows that the hot key of skewed rows has, besides what falls to it among the others."""

@@ -25,10 +25,10 @@ from millpond.bench.spark.shapes import COUNTED
 from millpond.errors import MillpondError
 
 FILLING: Final = 10
-"""How many micro-batches bring the keys, each as many."""
+"""The number of micro-batches that bring the keys, equally many each."""
 
 UPDATES: Final = 5
-"""How many micro-batches of updates follow."""
+"""The number of micro-batches of updates that follow."""
 
 MISSING: Final = "nobody"
 STORE: Final = "counts"

@@ -20,10 +20,10 @@ from millpond.bench.spark.workers import WorkerMemory
 from millpond.bench.spark.workloads import TRANSFORM_WITH_STATE
 
 KEYS: Final = 200_000
-"""How many distinct keys there are, unless somebody says otherwise."""
+"""The default number of distinct keys."""
 
 BATCHES: Final = 4
-"""How many micro-batches of each query are measured, unless somebody says otherwise."""
+"""The default number of measured micro-batches of each query."""
 
 
 @dataclass
@@ -70,7 +70,7 @@ def run(contest: Contest, spark: Callable[[], SparkSession], watch: Watch = lamb
         contest: what is measured; by default all contenders. Of ``transform_with_state``, which is slow, one
             micro-batch counts.
         spark: gives the session.
-        watch: is told of each query.
+        watch: called for each query.
 
     Raises:
         ConfigurationError: the workload or a contender is unknown.
@@ -128,7 +128,7 @@ def of_streams(
 def rounds(names: Sequence[str], repeat: int) -> list[list[str]]:
     """Return the order of runs: all to warm up the JVM, then all in each turn, every other time in reverse.
 
-    So nobody gains from its position. ``transform_with_state`` takes as long as all the others together, and runs once.
+    So none gains from its position. ``transform_with_state`` takes as long as all the others together, and runs once.
     """
     quick = [name for name in names if name != TRANSFORM_WITH_STATE]
     turns = [quick if turn else list(names) for turn in range(repeat)]

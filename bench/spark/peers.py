@@ -28,7 +28,7 @@ from millpond.bench.spark.shapes import (
 from millpond.bench.spark.stateful import CountRows, JoinAsOf, JoinOrders, JoinQuotes, JoinTables, Nothing, SignRows
 
 NO_DELAY = "0 seconds"
-"""How late rows may be: none is."""
+"""The delay that rows may have: none."""
 
 
 def jvm_count(inputs: Inputs, scale: Scale) -> DataFrame:

@@ -28,7 +28,7 @@ class ProcessorTime:
     """The processor time that processes have spent, as of the last look.
 
     Args:
-        processes: those that there are when somebody looks.
+        processes: returns the processes of the moment.
     """
 
     def __init__(self, processes: Callable[[], Iterable[Process]]) -> None:

@@ -28,7 +28,7 @@ from millpond.bench.spark.workloads import Contender, Workload
 from millpond.errors import MillpondError
 
 _STATE: Final = ("state", "checkpoint/state")
-"""Where Millpond has its durable state in the directory of a contender, and where Spark has its own."""
+"""The directories of durable state in a contender's directory: Millpond's, and Spark's."""
 
 _HEARD: Final = 4_000
 """So many bytes of what Spark's processes have said are enough to see what has become of them."""
@@ -62,7 +62,7 @@ class Ran:
         processor_of_workers: seconds of its Python workers, where its state is.
         disk: bytes of durable state when it has ended, with what is kept of earlier micro-batches; zero if it has none,
             or it is not known.
-        stream: what else there is to say if it has no micro-batches; ``seconds`` then has their mean.
+        stream: the figures of a job without micro-batches; ``seconds`` then has the mean.
     """
 
     seconds: list[float]

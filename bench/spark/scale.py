@@ -26,13 +26,13 @@ from millpond.bench.spark.workers import workers_of_its_own
 from millpond.stores.backend.registry import supplier
 
 FILLING: Final = 10
-"""How many micro-batches bring the keys, each as many."""
+"""The number of micro-batches that bring the keys, equally many each."""
 
 AFTERWARDS: Final = 5
-"""How many micro-batches follow the first one after a restart."""
+"""The number of micro-batches after the first one of a restart."""
 
 LOOK_UPS: Final = 5
-"""How often a key is looked up."""
+"""The number of look-ups of a key."""
 
 
 def run(

@@ -44,7 +44,7 @@ CARRIED: Final = "headers array<struct<key string, value binary>>"
 """The column of headers, where there are any."""
 
 HISTORY: Final = 1 << 40
-"""How far back versioned tables are kept: farther than any benchmark reaches."""
+"""The history of versioned tables: farther back than any benchmark reaches."""
 
 
 @dataclass(frozen=True)

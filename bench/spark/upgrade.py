@@ -34,7 +34,7 @@ UPGRADES: Final[Mapping[str, Upgrade]] = {
 """As ``millpond.bench.durability.upgrade`` has them."""
 
 BATCHES: Final = 20
-"""How many micro-batches each phase has, unless somebody says otherwise."""
+"""The default number of micro-batches of each phase."""
 
 _AT_ONCE: Final = 50
 """The most micro-batches of a query that prepares: Spark retains 100, and all of them are asked for manifests."""

@@ -23,7 +23,7 @@ from millpond.bench.spark.processor_time import Process, ProcessorTime, Spent, a
 
 MARK: Final = "MILLPOND_BENCH_QUERY"
 PAUSE_SECONDS: Final = 0.5
-"""How long a look at the processes waits for the next. The kernel keeps the peak of what is resident in between."""
+"""The seconds from a look at the processes to the next. The kernel keeps the peak of resident memory in between."""
 
 _PROCESSES: Final = Path("/proc")
 

@@ -48,7 +48,7 @@ EMPTY: Final = "empty_transform_with_state"
 Verb = Callable[[Millpond, Inputs, Scale], DataFrame]
 
 Read = TypeVar("Read", bound=Source, covariant=True)
-"""What a workload reads."""
+"""The sources that a workload reads."""
 
 
 class Answer(Enum):

@@ -131,17 +131,17 @@ class Pattern(ABC):
     """The work of one stream on one store."""
 
     name: ClassVar[str]
-    """What it is called."""
+    """The name of the pattern."""
 
     operation: ClassVar[str]
-    """What counts as one operation."""
+    """The operation that is counted."""
 
     engine_does: ClassVar[str]
-    """What the engine alone does for an operation, row by row as keys and values come."""
+    """The engine's work for an operation, row by row as keys and values come."""
 
     kind: ClassVar[StoreKind]
     limits: ClassVar[Mapping[str, Any]] = {}
-    """What a spec of the kind needs, and may have."""
+    """The arguments that a spec of the kind needs, and may have."""
 
     @property
     def spec(self) -> StoreSpec:

@@ -37,4 +37,4 @@ _ALL: Final[tuple[AnyPattern, ...]] = (
 )
 
 PATTERNS: Final[Mapping[str, AnyPattern]] = {pattern.name: pattern for pattern in _ALL}
-"""What is measured, in this order."""
+"""The measured patterns, in this order."""

@@ -16,7 +16,7 @@ from millpond.stores.specs.store_spec import StoreSpec
 APPLICATION: Final = "bench"
 TASK: Final = "0_0"
 LOCAL_DIRECTORIES: Final = ("local", "origin")
-"""Where stores are, below the directory of a run: those measured, and those that durable files come from."""
+"""The directories of stores, below a run's: the measured ones, and the ones that durable files come from."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ BACKENDS: Final = ("memory", "lmdb", "rocksdb")
 NO_ENGINE: Final = "takes no part: it is nothing that an engine does alone"
 NOTHING_KEPT: Final = "takes no part: it keeps nothing that could be opened again"
 TAKING_NO_PART: Final = (NO_ENGINE, NOTHING_KEPT)
-"""Of contenders to which a pattern is nothing, which is no failure of anybody's."""
+"""The reasons of contenders to which a pattern is nothing, which are no failures."""
 
 _WORKER: Final = "millpond.bench.stores.worker"
 

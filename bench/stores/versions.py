@@ -28,7 +28,7 @@ from millpond.stores.encoding.keys import pack_time
 from millpond.stores.specs.store_spec import StoreKind
 
 VERSIONS: Final = 4
-"""How many versions each key has before."""
+"""The number of versions that each key has before."""
 
 HOUR: Final = 3_600_000
 NOW: Final = (VERSIONS - 1) * HOUR

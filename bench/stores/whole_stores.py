@@ -45,7 +45,7 @@ class WholeStore(ABC):
     name: ClassVar[str]
     operation: ClassVar[str]
     engine_does: ClassVar[str | None] = None
-    """What the engine alone does; None if it has nothing like it."""
+    """The engine's work; None if it has nothing like it."""
 
     needs_disk: ClassVar[bool] = False
     """Whether a backend that keeps nothing has nothing like it."""

@@ -21,7 +21,7 @@ from millpond.stores.typed.windows.windowed import Windowed
 
 HOUR: Final = 3_600_000
 RETENTIONS: Final = 6
-"""How many retentions long a run is."""
+"""The length of a run, in retentions."""
 
 RETENTION: Final = 4 * HOUR
 SEGMENT: Final = RETENTION // 2

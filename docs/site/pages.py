@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HOME = "README.md"
 INDEX = "docs/README.md"
 INDEXED = ("docs/", "examples/")
-"""Where the index of a folder is shown with the pages of its folder."""
+"""The folders whose index is shown with the pages of the folder."""
 FIGURES = "bench/results/README.md"
 IMAGES = (".png",)
 

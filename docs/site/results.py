@@ -14,7 +14,7 @@ OVERVIEW = "runs/README.md"
 
 _UNITS = {"s": "s", "us": "µs", "mib": "MiB", "gib": "GiB"}
 _BEHIND = "---\nsearch:\n  exclude: true\n---"
-"""Who searches finds the pages that explain a word, which lead to those that only have figures of it."""
+"""The front matter that keeps figures out of the search, which finds the pages that explain a word."""
 _LONGEST = 12
 """The longest series of figures in a cell of a table."""
 _KINDS = "by operation "

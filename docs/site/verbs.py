@@ -16,7 +16,7 @@ from millpond.adapters.spark import Millpond
 
 PAGE = pages.ROOT / "docs" / "verbs.md"
 KINDS: tuple[type, ...] = (Millpond, Pond)
-"""Where both have a verb, the docstring of the first is shown: it says more."""
+"""The classes with verbs; where both have a verb, the docstring of the first is shown: it says more."""
 
 _TABLE = re.compile(r"(<!-- arguments of (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _ENTRY = re.compile(r"^    ([a-z]\w*(?:, [a-z]\w*)*): ", re.MULTILINE)

@@ -19,7 +19,7 @@ _LZ4_HEAD: Final = Struct("<8sBiii")
 _LZ4_RAW, _LZ4_PACKED = 0x10, 0x20
 _LZ4_SEED: Final = 0x9747B28C
 _LZ4_MASK: Final = 0xFFFFFFF
-"""Of the checksum of a block, lz4-java keeps 28 bits."""
+"""The 28 bits of a block's checksum that lz4-java keeps."""
 
 _SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
 _SNAPPY_HEAD: Final = len(_SNAPPY_MAGIC) + 8

@@ -28,7 +28,7 @@ _ENCODING: Final = b"\x00"
 _ROW: Final = Struct("<Qi4xII")
 _WORD: Final = 8
 _HEADS: Final = (0, 8)
-"""How many bytes come before a value without and with a checksum."""
+"""The number of bytes before a value without and with a checksum."""
 
 
 def family_of(key: bytes) -> int:

@@ -21,7 +21,7 @@ from millpond.stores.durability.storage.checked_text import read_count
 _METADATA: Final = "metadata"
 _KNOWN: Final = ("v1", "v2")
 _MOST_FAMILIES: Final = 2**16 - 1
-"""What the two bytes before each key have room for."""
+"""The number of families that the two bytes before each key have room for."""
 
 
 class Snapshot(NamedTuple):

@@ -26,13 +26,13 @@ from millpond.stores.durability.storage.uris import shown
 _NUMBER: Final = re.compile(r"\d{1,18}", re.ASCII)
 _ID: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
 _LOCAL: Final = re.compile(r"file:(?:///|/(?!/))")
-"""What stands before a path that Spark takes as it is, with all blanks and signs in it."""
+"""The beginning of a path that Spark takes as it is, with all blanks and signs in it."""
 _CONF: Final = "spark.sql.streaming.stateStore."
 _EXPECTED: Final = {
     f"{_CONF}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     f"{_CONF}encodingFormat": "unsaferow",
 }
-"""What a query is set to whose state can be read here; settings that it does not tell are these."""
+"""The settings of a query whose state can be read here; a setting that the query does not tell is as here."""
 
 
 class _Operator(NamedTuple):

@@ -45,7 +45,7 @@ class Figures:
     Attributes:
         at: the moment.
         batches: the last micro-batches of which progress is kept, the first one first.
-        runs: its runs; None if nobody keeps them.
+        runs: its runs; None if they are not kept.
         history: what it did before.
         committed: when each micro-batch that the checkpoint retains was committed.
         open_batch: the one that was begun after them.

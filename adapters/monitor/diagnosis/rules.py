@@ -29,7 +29,7 @@ RULES: Final[Mapping[State, Callable[[Figures], Finding | None]]] = {
     State.LATE: late_data,
     State.STANDBY: forgotten_standby,
 }
-"""What knows each state."""
+"""The rule of each state."""
 
 
 def diagnose(figures: Figures) -> list[Finding]:

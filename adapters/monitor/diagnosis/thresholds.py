@@ -10,7 +10,7 @@ MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
 
 IN_A_ROW: Final = 5
-"""What is wrong in so many micro-batches one after the other is no accident."""
+"""The micro-batches one after the other in which a fault is no accident."""
 
 SKEW_SHARE: Final = 0.5
 """One key has this share of an operator's records, in each of ``IN_A_ROW`` micro-batches ..."""
@@ -27,7 +27,7 @@ LAG_BUSY: Final = 0.8
 """... while micro-batches take this share of the time, or more."""
 
 SILENCE: Final = 5 * MINUTE
-"""A run of which nobody hears for so long has died; it tells every minute that it lives."""
+"""A run that is silent for so long has died; it tells every minute that it lives."""
 
 STUCK: Final = 2 * MINUTE
 """A micro-batch whose tasks have been done for so long, and ..."""

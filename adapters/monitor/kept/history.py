@@ -25,7 +25,7 @@ from millpond.stores.durability.storage.checked_text import read_count, read_tex
 VERSION: Final = 1
 MINUTE: Final = 60_000
 LEVELS: Final = ((MINUTE, 180), (60 * MINUTE, 168), (24 * 60 * MINUTE, 400))
-"""How long a point of each level is, in milliseconds, and how many are kept: three hours, a week, a year."""
+"""The milliseconds of a point of each level, and the number of points kept: three hours, a week, a year."""
 
 _FORGOTTEN: Final = 500
 """After so many micro-batches without a word of a task, as after another number of partitions, its size is unknown."""
@@ -46,7 +46,7 @@ class Point:
         dropped: dropped records.
         open, process, flush, commit: what tasks did, summed over them.
         waiting: the most records that waited.
-        lag: the longest lag of an operator's task; None if nobody has told.
+        lag: the longest lag of an operator's task; None if unknown.
         stream_time: the greatest stream time of an operator, each at its earliest task; likewise.
         behind: the most records that a source was behind; likewise.
         state: the bytes of all local copies at the end; likewise.

@@ -24,7 +24,7 @@ from millpond.stores.durability.storage.storage import Storage, StoredFile
 _Kept = TypeVar("_Kept", MicroBatch, Runs, History)
 
 KEPT: Final = 500
-"""How many micro-batches of a query are kept."""
+"""The number of micro-batches of a query that are kept."""
 
 _NAME: Final = re.compile(r"(\d{1,18})\.json")
 _RUNS: Final = "runs.json"

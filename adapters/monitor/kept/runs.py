@@ -41,7 +41,7 @@ class Run:
         run: its id.
         started: when it was started.
         seen: when it was last known to be running; the end, if that is known.
-        ended: when it ended; None while nobody has told of an end.
+        ended: when it ended; None while no end is known.
         error: the name of the error by which it ended; None if it was stopped or done.
         message: what the error says.
     """
@@ -187,7 +187,7 @@ def _cut(message: str) -> str:
 
 
 _TRACE: Final = ("at ", "File ", "Traceback", "Caused by", "...", "JVM", "===", "SQLSTATE")
-"""What lines of a trace begin with that tell of no error."""
+"""The beginnings of a trace's lines that tell of no error."""
 
 
 def _run(content: Any) -> Run:

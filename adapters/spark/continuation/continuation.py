@@ -20,7 +20,7 @@ VoidBatch: TypeAlias = Callable[[str], Sequence[str]]
 """Has Spark run the micro-batch that a checkpoint has planned, and tells what Spark calls each of its sources."""
 
 _SNAPSHOT: Final = re.compile(r"1((?:_[^.]*)?\.zip(?:\.crc)?)")
-"""What the first micro-batch leaves in a state store without a changelog; releases with checksums keep them beside."""
+"""The first micro-batch's files in a state store without a changelog; releases with checksums keep them beside."""
 
 _METADATA: Final = "_metadata/v2"
 

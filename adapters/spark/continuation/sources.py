@@ -15,7 +15,7 @@ from millpond.errors import CannotContinueError, ConfigurationError
 _FILES = re.compile(r"FileStreamSource\[(.*)\]")
 _TOPICS = re.compile(r"Kafka\w*\[Subscribe\[(.*)\]\]")
 _SCHEME = re.compile(r"^[\w+.-]+:(?://([^/]*))?")
-"""What stands before a path that Spark describes as it is: ``file:/x`` as well as ``file:///x``."""
+"""The beginning of a path that Spark describes as it is: ``file:/x`` as well as ``file:///x``."""
 _GLOB = re.compile(r"[*?\[{]")
 
 

@@ -190,7 +190,7 @@ class Whereabouts(NamedTuple):
     """The place at which a query stands, and the means to read it and to go on from there.
 
     Attributes:
-        place: where; None if nothing is said of it.
+        place: the place; None if it is not declared.
         checkpoint: reads what has been committed there; None without a place.
         run: runs units of work.
     """
@@ -234,7 +234,7 @@ def generation_of(
         frames: the entries with which new stores begin.
         verb: which one it is; None if it is a topology.
         asked: the names of the verbs that were asked for so far.
-        inputs: what there is to say of a verb's inputs, if it is to begin with rows of others.
+        inputs: the inputs of a verb, if it may begin with rows of others.
 
     Raises:
         StateConflictError: the state has another shape, and what is declared does not lead to the new one, a store that

@@ -63,7 +63,7 @@ class Rekeyed:
         verb: the verb.
         plan: what is to run.
         target: what its state is.
-        inputs: what there is to say of its inputs.
+        inputs: its inputs.
         wanted: the verb whose rows each side begins with, and which side of that; None for all sides.
         held: what the checkpoint holds.
     """

@@ -74,7 +74,7 @@ class VerbEvolution:
         target: what the state is to become, with nothing said of its stores' names.
         said: what the user says of verbs.
         asked: the names of the verbs that were asked for so far.
-        inputs: what there is to say of its inputs, if it is to begin with rows of others; None if nobody knows.
+        inputs: its inputs, if it may begin with rows of others; None if they are unknown.
         into: whether the query goes on at another checkpoint.
     """
 

@@ -35,7 +35,7 @@ from millpond.stores.evolution.verbs import EditedAs, edited_as
 from millpond.stores.specs.directory import plain_name
 
 NO_SCHEMAS: Final[Mapping[str, Schemas]] = MappingProxyType({})
-"""Of a topology, which keeps none."""
+"""The schemas of a topology, which keeps none."""
 
 
 def worker_settings(
@@ -60,7 +60,7 @@ def worker_settings(
             empty, whatever there is, and ends with its tasks: nothing is written, and nothing is read.
         schemas: of the rows that it keeps, by place.
         asked: the names of the verbs that were asked for so far.
-        inputs: what there is to say of a verb's inputs, if it is to begin with rows of others.
+        inputs: the inputs of a verb, if it may begin with rows of others.
 
     Raises:
         ConfigurationError: a backend is unknown or cannot do with the budget, the session cannot run the operator, the

@@ -85,7 +85,7 @@ class Instruments:
     def committed(self, query: str, at: float) -> None:
         """Take it that a micro-batch of ``query`` was committed at a time, in seconds since 1970.
 
-        From then on ``millpond.commit.age`` tells how long ago that was, whenever somebody asks.
+        From then on ``millpond.commit.age`` tells how long ago that was, whenever it is read.
         """
         self._committed[query] = at
 

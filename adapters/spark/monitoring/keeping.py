@@ -23,10 +23,10 @@ from millpond.metrics import StoreMetric
 from millpond.processors.runtime.metrics import TaskMetric
 
 _BEHIND: Final = "maxOffsetsBehindLatest"
-"""What Spark's source for Kafka calls the records that its most distant partition has not read yet."""
+"""The name that Spark's source for Kafka has for the records that its most distant partition has not read yet."""
 
 TASKS: Final = 256
-"""How many tasks of an operator are told of one by one."""
+"""The number of an operator's tasks that are told of one by one."""
 
 _OF_TASKS: Final = (
     TaskMetric.RECORDS_IN,

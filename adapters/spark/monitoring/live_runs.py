@@ -17,7 +17,7 @@ from millpond.errors import MillpondError
 from millpond.masking import masked
 
 EVERY: Final = 60_000
-"""How often a run is said to be alive, in milliseconds; a reader may take a silent run for dead."""
+"""The milliseconds after which a run is noted as alive again; a reader may take a silent run for dead."""
 
 _LOOK: Final = 5.0
 _log: Final = logging.getLogger("millpond.spark.progress")
@@ -39,7 +39,7 @@ class LiveRuns:
     """The runs that have begun in this process and have not ended.
 
     Attributes:
-        writer: keeps what there is to tell of them.
+        writer: keeps the records of the runs.
     """
 
     writer: ProgressWriter

@@ -15,7 +15,7 @@ from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.metrics import TaskMetric
 
 PREFIX: Final = "millpond."
-"""What the names of all metrics begin with."""
+"""The beginning of the names of all metrics."""
 
 LATE: Final = (
     CounterName.DROPPED_LATE,
@@ -23,10 +23,10 @@ LATE: Final = (
     CounterName.BEYOND_HISTORY_RETENTION,
     CounterName.PASSED_LATE,
 )
-"""What is counted of records that came too late."""
+"""The counts of records that came too late."""
 
 _FIRST_OF_VERB: Final = ".operator.0"
-"""What stands behind a verb's name: most verbs have one operator, which is called as they are."""
+"""The end of the name of a verb's first operator, left out because most verbs have only one."""
 
 _DROPPED: Final = "dropped-"
 _COMBINED: Final[Mapping[str, Callable[[Iterable[int]], int]]] = {

@@ -1,4 +1,4 @@
-"""The error of a query that nobody catches, shown without Spark's plan and the JVM's stack.
+"""The uncaught error of a query, shown without Spark's plan and the JVM's stack.
 
 Rule of this module: it changes what a program prints as it ends, and no exception. A hook that somebody else has set
 stays, as in notebooks.

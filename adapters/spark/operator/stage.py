@@ -20,7 +20,7 @@ from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.verbs.verb import Input
 
 MANIFEST_COLUMN: Final = "millpond_manifest"
-"""Of what a backfill writes: a task's manifest, in a row that is null in all columns of the sink."""
+"""The column of a backfill's rows with a task's manifest, in a row that is null in all columns of the sink."""
 
 BEFORE_THE_STREAM: Final = -1
 """The number of the micro-batch that a backfill is, so that ``sequence`` goes on with the first one of the stream."""

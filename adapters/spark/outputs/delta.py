@@ -26,7 +26,7 @@ _CATALOG_CONF: Final = "spark.sql.catalog.spark_catalog"
 _WRITER_CONF: Final = "spark.databricks.delta.write.txnAppId"
 _NUMBER_CONF: Final = "spark.databricks.delta.write.txnVersion"
 _OPEN_SOURCE: Final = "org.apache.spark.sql.delta."
-"""What the classes of Delta Lake begin with; platforms that have one of their own set the session up for it."""
+"""The beginning of the names of Delta Lake's classes; platforms with their own set the session up for it."""
 
 
 def is_delta(session: SparkSession, format_: str | None) -> bool:

@@ -18,7 +18,7 @@ from millpond.errors import InvalidOutputError
 from millpond.processors.options.known_names import did_you_mean
 
 BATCH_DIRECTORY: Final = "batch_id="
-"""What the directory of a micro-batch begins with; its number follows."""
+"""The beginning of the name of a micro-batch's directory; its number follows."""
 
 _BATCH_COLUMN: Final = BATCH_DIRECTORY.rstrip("=")
 _FILES: Final = ("avro", "csv", "json", "orc", "parquet", "text", "xml")

@@ -173,4 +173,4 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "subtract wrapping": pc.subtract,
     "multiply wrapping": pc.multiply,
 }
-"""What ``Call`` calls, by name."""
+"""The functions of ``Call``, by name."""

@@ -49,7 +49,7 @@ _OF_WINDOW: Final[Mapping[str, Callable[[Windowed[Any]], Any]]] = {
     "window_end": attrgetter("end"),
 }
 CHANGE_COLUMNS: Final[Mapping[str, pa.DataType]] = {"op": pa.string(), "sequence": pa.int64()}
-"""What makes the rows of a sink a change feed."""
+"""The columns that make the rows of a sink a change feed."""
 
 _TIMES: Final = frozenset(("timestamp", "window_start", "window_end"))
 

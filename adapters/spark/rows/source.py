@@ -30,7 +30,7 @@ _NATIVE: Final[Mapping[str, tuple[type[T.DataType], ...]]] = {
     "float64": (T.DoubleType, T.FloatType),
     "bytes": (T.BinaryType,),
 }
-"""What the column must be for these serdes."""
+"""The types that the column must have for these serdes."""
 
 _FIELDS: Final[Mapping[str, tuple[type[T.DataType], ...]]] = {
     "long": _NATIVE["int64"],
@@ -39,7 +39,7 @@ _FIELDS: Final[Mapping[str, tuple[type[T.DataType], ...]]] = {
     "string": _NATIVE["string"],
     "binary": _NATIVE["bytes"],
 }
-"""What a column must be for these fields of a struct."""
+"""The types that a column must have for these fields of a struct."""
 
 _PLAIN: Final = (
     T.NullType,
@@ -64,7 +64,7 @@ _CARRIED: Final[Sequence[tuple[Serde[Any], tuple[type[T.DataType], ...]]]] = (
     (JSON, _PLAIN),
     (MSGPACK, (*_PLAIN, *_TYPED)),
 )
-"""What these serdes can carry, and arrays, maps and structs of it. Other serdes may be able to carry anything."""
+"""The types that these serdes can carry, and arrays, maps and structs of them. Other serdes may carry anything."""
 
 _WHOLE_ROW: Final = "(the whole row)"
 

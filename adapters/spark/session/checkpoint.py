@@ -24,7 +24,7 @@ from millpond.masking import quoted
 from millpond.stores.durability.manifests.manifest import Manifest
 
 _ESCAPED: Final = re.compile(r"[\s%#?\"<>\\^`{|}\[\]\x00-\x1f\x7f]")
-"""What Java writes otherwise in the path of a URI."""
+"""The characters that Java writes otherwise in the path of a URI."""
 _WORKERS: Final = 4
 
 

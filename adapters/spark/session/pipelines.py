@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from millpond.errors import SparkSessionError, UnknownNameError
 
 _CONTEXT: Final = "spark.connect.PipelineAnalysisContext"
-"""What a request carries that comes from the file of a pipeline."""
+"""The context that a request from the file of a pipeline carries."""
 _UNKNOWN_TABLE: Final = "TABLE_OR_VIEW_NOT_FOUND"
 
 

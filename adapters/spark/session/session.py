@@ -40,7 +40,7 @@ MAX_PARTITIONS_PER_CORE: Final = 8
 """More shuffle partitions than that are worth a warning: a micro-batch starts the operator in each of them."""
 
 _IN_SPEC: Final = {PROVIDER_CONF: ROCKSDB_PROVIDER, CHANGELOG_CONF: "true", PARTITIONS_CONF: "2"}
-"""What the spec of a Declarative Pipeline has to set."""
+"""The settings that the spec of a Declarative Pipeline must have."""
 
 _able: WeakSet[SparkSession] = WeakSet()
 """Connect sessions whose workers are known to run Millpond."""

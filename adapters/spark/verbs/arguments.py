@@ -26,7 +26,7 @@ from millpond.processors.verbs.verb import MICROS
 from millpond.stores.encoding.times import Duration, to_micros
 
 Bound: TypeAlias = Duration | Column
-"""How far apart times may be: a length of time for all rows, or a column of the left side with that of each."""
+"""The distance allowed between times: a length for all rows, or a column of the left side with the length of each."""
 
 PAIR: Final = ("first", "second")
 """The fields of what rows bring for a call of two columns."""

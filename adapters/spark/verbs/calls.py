@@ -62,7 +62,7 @@ from millpond.stores.evolution.shape import StoreShape
 from millpond.stores.evolution.verbs import holds_state
 
 Begin: TypeAlias = Instant | str | DataFrame | None
-"""With what an added result begins: from which time on rows count, the rows so far, or None for nothing."""
+"""The beginning of an added result: the time from which rows count, the rows so far, or None for nothing."""
 
 
 def _follow(renamed: Mapping[str, str], before: str, now: str) -> bool:
@@ -161,7 +161,7 @@ def call_states(
 
     Raises:
         ConfigurationError: something that the user says fits no call.
-        StateConflictError: a call is not what it was, or is new or gone and nobody says so.
+        StateConflictError: a call has changed, or is new or gone without a declaration.
     """
     changes.check(calls, run.name)
 

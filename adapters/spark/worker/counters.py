@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from millpond.processors.runtime.counters import CounterName
 
 MEASURED: Final = ":metrics"
-"""What the name of an operator's measurements has after the name of its counts. No topic's name has a colon."""
+"""The ending of the name of an operator's measurements, after the name of its counts. No topic's name has a colon."""
 
 _COLUMN: Final = "millpond_counters"
 _NUMBERS: Final = "map<string, bigint>"

@@ -20,7 +20,7 @@ from millpond.stores.durability.state import TaskState
 _log = logging.getLogger(__name__)
 
 IDLE_SECONDS: Final = 600.0
-"""How long a worker remembers a task that has moved elsewhere."""
+"""The seconds for which a worker remembers a task that has moved elsewhere."""
 
 _NEVER: Final = -1
 

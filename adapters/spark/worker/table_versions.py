@@ -20,7 +20,7 @@ TABLE_VERSIONS: Final = "table-versions"
 """The directory of such files, within that of the application."""
 
 RETAINED: Final = 100
-"""Of how many micro-batches versions are kept: as many as Spark retains by itself."""
+"""The number of micro-batches whose versions are kept: as many as Spark retains by itself."""
 
 
 @dataclass(frozen=True)

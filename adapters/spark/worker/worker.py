@@ -39,12 +39,12 @@ from millpond.stores.specs.store_spec import StoreSpec
 _log = logging.getLogger(__name__)
 
 COLLECT_AFTER: Final = (100_000, 50, 100)
-"""When Python looks for cyclic garbage. Its default, every 700 new objects, takes a quarter of the time of a task that
-makes a million short-lived ones."""
+"""The thresholds of Python's search for cyclic garbage. The default, every 700 new objects, takes a quarter of the time
+of a task that makes a million short-lived ones."""
 
 _FREEZES: Final = (2, 16)
-"""At the beginning of which tasks of a process that which is there is taken for what stays: by the second one the
-engine's modules are loaded, by the sixteenth also those of Spark that only some tasks take."""
+"""The tasks of a process, by number, at whose beginning all present objects are taken for permanent: by the second one
+the engine's modules are loaded, by the sixteenth also the modules of Spark that only some tasks take."""
 
 _begun: Final = count(1)
 """Numbers the tasks that this process begins."""
@@ -71,7 +71,7 @@ class StateSettings:
         memory_budget: bytes for all stores of a worker; None for no limit.
         beginning: what is kept beside the state before the first row is put; None if that has been done, or never is.
         owner: of a verb, the application that it is a verb of; None for a topology.
-        edited: the other names under which a verb has been edited, of which nothing is said.
+        edited: the edits of a verb under other names that are not declared.
         formerly: of a clone, the application ids under which Spark's state may have its manifests.
     """
 

@@ -17,14 +17,14 @@ from millpond.bench.spark.processor_time import ProcessorTime
 from millpond.errors import ConfigurationError, MillpondError
 
 PACKAGE: Final = "apache-flink==2.3.0"
-"""What the interpreter must have."""
+"""The package that the interpreter must have."""
 
 HEAP: Final = "-Xmx4g"
-"""Of the JVM; Spark's has as much."""
+"""The heap of the JVM; Spark's has as much."""
 
 _RUNNER: Final = Path(__file__).with_name("runner.py")
 _SAID: Final = 4_000
-"""How many characters of what Flink says are shown."""
+"""The number of characters of Flink's output that are shown."""
 
 
 class FlinkProcess:

@@ -14,13 +14,13 @@ from millpond.bench.spark.inputs import Source
 from millpond.bench.spark.shapes import Scale
 
 CHECKPOINT_SECONDS: Final = 2
-"""How often state is saved: about as often as Millpond commits micro-batches of a million rows."""
+"""The seconds between checkpoints: about as often as Millpond commits micro-batches of a million rows."""
 
 STATE_BACKENDS: Final[Mapping[str, str]] = {"flink_heap": "hashmap", "flink_rocksdb": "rocksdb"}
-"""What Flink calls them, by the names of the contenders."""
+"""Flink's names of state backends, by the names of the contenders."""
 
 _BOUND_TO: Final = ("jobmanager.bind-host", "taskmanager.bind-host", "rest.bind-address", "rest.address")
-"""Where Flink would let others in."""
+"""The settings by which Flink would let others in."""
 
 _TYPES: Final = {"string": "STRING", "long": "BIGINT", "double": "DOUBLE"}
 

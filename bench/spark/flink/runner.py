@@ -21,10 +21,10 @@ from typing import Any, Final
 from urllib.request import urlopen
 
 LOOK_SECONDS: Final = 0.1
-"""How long a look at a job waits for the next."""
+"""The seconds from a look at a job to the next."""
 
 _FRESH: Final = ("web.refresh-interval", "metrics.fetcher.update-interval")
-"""How old what Flink says of a job may be."""
+"""The settings for the age that Flink's news of a job may have."""
 
 _EPOCH: Final = datetime(1970, 1, 1)
 

@@ -47,10 +47,10 @@ DAY: Final = 86_400_000_000
 """Microseconds in a day."""
 
 REMEDY: Final = "df.withColumnRenamed(...), df.drop(...)"
-"""How a user renames or drops columns of a DataFrame, for messages."""
+"""The code that renames or drops columns of a DataFrame, for messages."""
 
 _DIRECTED: Final = re.compile(r"Column<'(.*) (?:ASC|DESC) NULLS (?:FIRST|LAST)(?: AS \w+)?'>", re.DOTALL)
-"""What Spark shows of a column with a direction to sort in."""
+"""The text that Spark shows of a column with a direction to sort in."""
 
 _MICROSECONDS: Final = 6
 """The digits after the second."""

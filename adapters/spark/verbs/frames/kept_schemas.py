@@ -28,7 +28,7 @@ from millpond.stores.evolution.verbs import declaration
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 _SHOWN: Final = {Beside.FOREIGN: "foreign key"}
-"""What errors call fixed columns, where that is not their place."""
+"""The names of fixed columns in errors, where they differ from the place."""
 
 
 class Described(Reading, Protocol):

@@ -139,7 +139,7 @@ class VerbRun:
             filling: what the state gets once it is carried over, for a plan; None for nothing.
 
         Raises:
-            ConfigurationError: the session cannot run the operator, or ticks cannot wake anybody.
+            ConfigurationError: the session cannot run the operator, or ticks cannot wake any task.
             StateConflictError: the state directory holds the state of another verb or number of partitions, and what is
                 declared does not lead to this one, or another job backfills the verb at the same time.
             DurabilityError: the state could not be read or written.
