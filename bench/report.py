@@ -18,7 +18,7 @@ _PACKAGES = ("millpond", "lmdb", "rocksdict", "sortedcontainers", "pyarrow", "py
 _LIST_OF_NUMBERS = re.compile(r"\[\n([-+.\deE,\s]+)\]")  # no string has a line's end in it, so it is no text
 
 STANDARD_OUTPUT: Final = Path("-")
-"""In place of a file's name: the figures go to the standard output, and nothing else does."""
+"""The file name that stands for the standard output, which then gets the figures and nothing else."""
 
 
 def machine() -> dict[str, Any]:

@@ -13,7 +13,7 @@ from millpond.stores.durability.storage.storage import Storage
 _Result = TypeVar("_Result")
 
 _AT_ONCE: Final = 8
-"""So many files are copied at the same time, each by a thread that waits for a file system."""
+"""The number of files copied at the same time, each by a thread that waits for a file system."""
 
 _CHUNK: Final = 1 << 24
 

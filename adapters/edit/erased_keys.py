@@ -15,7 +15,7 @@ from millpond.stores.evolution.record_keys import RecordKeys
 pc: Any = _compute
 
 SHORTEST: Final = 4
-"""So many bytes have to be there for their being found to mean anything."""
+"""The fewest bytes that mean anything when they are found."""
 
 
 @dataclass(frozen=True)

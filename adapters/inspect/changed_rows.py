@@ -30,7 +30,7 @@ ALL_DATA: Final = Span(DATA, INDEX)
 _METADATA: Final = Span(b"", DATA)
 _LAST_NUMBER: Final = b"\xff" * TIME_SIZE
 _ALONE: Final = 4
-"""So many keys are looked up one by one; the rows of more are read from the first key to the last."""
+"""The most keys that are looked up one by one; the rows of more are read from the first key to the last."""
 
 
 class ChangedRows(NamedTuple):

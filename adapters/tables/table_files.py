@@ -17,7 +17,7 @@ from millpond.masking import quoted
 from millpond.stores.durability.storage.storage import Storage
 
 _OF_SPARK = b"org.apache.spark.sql.parquet.row.metadata"
-"""Under which Spark notes the columns of a file as it knows them: which times are moments, Parquet need not tell."""
+"""The key of Spark's note on a file's columns; Parquet need not tell which times are moments."""
 
 
 def check_place(path: object) -> None:

@@ -38,7 +38,7 @@ _MADE_S: Final = 12e-6
 """Seconds that Python takes in each run for a row: its key, its value, its place in the plan."""
 
 Say: TypeAlias = Callable[[str], None]
-"""Is told what is being done."""
+"""Called with what is being done."""
 
 
 class Backends(Contest):

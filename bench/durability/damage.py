@@ -47,7 +47,7 @@ _SPECS: Final = (
 _FLIPS_PER_JOB: Final = 200, 4000
 """The fewest and the most: a job begins with a second of work of its own, and the last ones are waited for."""
 _WHOLE_WAY: Final = 1009
-"""Every so many flips go the whole way; odd, so that each bit of a byte has its turn."""
+"""The flips of which one goes the whole way; odd, so that each bit of a byte has its turn."""
 _ALONE: Final = DurabilityPolicy(max_deltas=1)
 """Each commit but the first of two is a snapshot."""
 

@@ -28,7 +28,7 @@ from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 _DELTAS = 8
 _CHANGED = 50
-"""Each delta changes one row of so many."""
+"""The rows of which each delta changes one."""
 
 
 class Distance(NamedTuple):

@@ -22,10 +22,10 @@ _SHORTEST: Final = 3
 """The least length of a name; the greatest is one below what is asked for."""
 
 _LONGEST: Final = 1 << 10
-"""No text is longer."""
+"""The length of the longest text."""
 
 _DRAWS: Final = 1 << 10
-"""There are fewer draws for an event."""
+"""A number greater than the draws for an event."""
 
 _WHOLE: Final = 1 << 64
 _STEP: Final = 0x9E3779B97F4A7C15

@@ -33,16 +33,16 @@ BEGIN: Final = 1_436_918_400_000
 """The time of the first event, 15 July 2015, in milliseconds."""
 
 ACTIVE_PERSONS: Final = 1_000
-"""So many of the newest persons sell and bid."""
+"""The number of newest persons who sell and bid."""
 
 IN_FLIGHT: Final = 100
-"""So many auctions are open at a time, on average."""
+"""The number of auctions that are open at a time, on average."""
 
 LEAD: Final = 10
-"""So many persons and auctions to come are named before they are there."""
+"""The number of persons and auctions to come that are named before they are there."""
 
 HOT: Final = 100
-"""One of so many auctions, sellers and bidders is hot: the first of each such group, and of bidders the second."""
+"""The auctions, sellers or bidders of which one is hot: the first of each such group, and of bidders the second."""
 
 HOT_AUCTIONS: Final = 2
 HOT_SELLERS: Final = 4

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from millpond.bench.runs.summary import middle_run
 
 Watch: TypeAlias = Callable[[str, str], None]
-"""Is told the workload and the contender of each run when it has ended."""
+"""Called with the workload and the contender of each run when it has ended."""
 
 Runs: TypeAlias = list[dict[str, Any]]
 

@@ -31,7 +31,7 @@ _STATE: Final = ("state", "checkpoint/state")
 """The directories of durable state in a contender's directory: Millpond's, and Spark's."""
 
 _HEARD: Final = 4_000
-"""So many bytes of what Spark's processes have said are enough to see what has become of them."""
+"""The bytes of the output of Spark's processes that are enough to see what has become of them."""
 
 _FILE_MANAGERS: Final = "org.apache.spark.sql.execution.streaming.checkpointing"
 

@@ -31,7 +31,7 @@ UPGRADES: Final[Mapping[str, Upgrade]] = {
     "timestamped": Upgrade(PLAIN, TIMESTAMPED, "TIMESTAMPED"),
     "checksums": Upgrade(TIMESTAMPED, CHECKED, "CHECKED"),
 }
-"""As ``millpond.bench.durability.upgrade`` has them."""
+"""The upgrades, as ``millpond.bench.durability.upgrade`` has them."""
 
 BATCHES: Final = 20
 """The default number of micro-batches of each phase."""

@@ -18,7 +18,7 @@ from millpond.stores.encoding.serdes import BYTES, STRING
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 CHECKED: Final = 1_000
-"""About how many keys are read back in the end."""
+"""The approximate number of keys that are read back in the end."""
 
 
 class Kind(StrEnum):

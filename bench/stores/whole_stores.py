@@ -48,7 +48,7 @@ class WholeStore(ABC):
     """The engine's work; None if it has nothing like it."""
 
     needs_disk: ClassVar[bool] = False
-    """Whether a backend that keeps nothing has nothing like it."""
+    """Whether the pattern needs a backend that keeps its store on disk."""
 
     @abstractmethod
     def on_store(self, place: Place, sizes: Sizes, timed: Timed) -> None:

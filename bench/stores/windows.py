@@ -26,7 +26,7 @@ RETENTIONS: Final = 6
 RETENTION: Final = 4 * HOUR
 SEGMENT: Final = RETENTION // 2
 RECORDS_OF_A_KEY: Final = 60
-"""About how many records each key has in all."""
+"""The approximate number of records of each key in all."""
 
 _ABOVE_DATA: Final = bytes([DATA[0] + 1])
 

@@ -26,7 +26,7 @@ class State(StrEnum):
     """The query ended by an error, or nobody has heard of it."""
 
     STUCK_SINK = "stuck-sink"
-    """All tasks are done and the micro-batch is not: who writes the results does not return."""
+    """All tasks are done and the micro-batch is not: the writer of the results does not return."""
 
     LISTING = "listing-lags"
     """The storage does not list what was written."""

@@ -32,7 +32,7 @@ LATE_ROWS: Final = Kind(
     "batch_id bigint, reason string, key string, row string, time timestamp, clock timestamp, late_by bigint, "
     "short_by bigint, needed bigint, key_bytes binary, value_bytes binary",
 )
-"""In files; as a DataFrame ``late_by``, ``short_by`` and ``needed`` are intervals."""
+"""Late rows in files; in a DataFrame, ``late_by``, ``short_by`` and ``needed`` are intervals."""
 
 _LENGTHS: Final = ("late_by", "short_by", "needed")
 _MICROSECOND: Final = "interval '0 00:00:00.000001' day to second"
