@@ -25,7 +25,7 @@ from millpond.errors import (
 )
 from millpond.processors.calls.account import TTL, Allowance
 from millpond.processors.options.grouping import By, GroupingSets, product_of
-from millpond.processors.options.join_windows import JoinWindows
+from millpond.processors.options.join_windows import JoinWindows, ends_early
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.options.known_names import did_you_mean
 from millpond.processors.options.windows import SessionWindows, TimeWindows, calendar_of, in_a_zone, own_gap
@@ -376,6 +376,19 @@ def parameter_of(role: str, what: str = "time") -> str:
     return f"{role}_{what}" if role in (LEFT, RIGHT) else f"{what}[{role!r}]"
 
 
+def check_sides_times(time: object, left_time: object, right_time: object) -> None:
+    """Refuse times of a join's sides that are not given, or given twice.
+
+    Raises:
+        ConfigurationError: so they are.
+    """
+    if (time is None) is (left_time is None and right_time is None):
+        raise ArgumentConflictError(
+            f"time is {time!r}, left_time {left_time!r} and right_time {right_time!r}; give time, a column that both "
+            "sides have, or else left_time and right_time"
+        )
+
+
 def join_windows(
     within: Duration | None, before: Duration | None, after: Duration | None, grace: Duration
 ) -> JoinWindows:
@@ -391,7 +404,10 @@ def join_windows(
         return JoinWindows.of(in_micros(within, "within"), grace=wait, drop_late=True)
     if before is None and after is None:
         raise MissingArgumentError("a join of streams needs a window: within='10 minutes', or before=... and after=...")
-    return JoinWindows(to_micros(before or 0, "before"), to_micros(after or 0, "after"), wait, drop_late=True)
+    earlier, later = to_micros(before or 0, "before"), to_micros(after or 0, "after")
+    if earlier + later < 0:
+        raise ends_early(before or 0, after or 0)
+    return JoinWindows(earlier, later, wait, drop_late=True)
 
 
 def moment_of(moment: Instant | str | None, what: str) -> int | None:

@@ -57,8 +57,8 @@ class CumulativeWindows(GridWindows):
         if not 0 <= moved < self.size:
             same = TimeUnit.MILLISECOND.length(moved % self.size)
             raise InvalidWindowError(
-                f"CumulativeWindows: an offset of {moved} ms is not within the size of {self.size} ms; windows start "
-                f"at the same times with offset={same!r}"
+                f"CumulativeWindows: an offset of {offset!r} is not within the size, {size!r}; windows start at the "
+                f"same times with offset={same!r}"
             )
         object.__setattr__(self, "offset", moved)
 

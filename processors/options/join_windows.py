@@ -55,10 +55,7 @@ class JoinWindows:
         object.__setattr__(self, "eager", eager)
         object.__setattr__(self, "drop_late", drop_late)
         if self.size < 0:
-            raise InvalidWindowError(
-                f"the window of the join ends before it begins: before is {before!r} and after {after!r}; give lengths "
-                "whose sum is not negative"
-            )
+            raise ends_early(before, after)
         if self.grace < 0:
             raise InvalidWindowError(f"{self}: the grace must not be negative")
 
@@ -77,3 +74,11 @@ class JoinWindows:
     def size(self) -> int:
         """The window's length in milliseconds."""
         return self.before + self.after
+
+
+def ends_early(before: Duration, after: Duration) -> InvalidWindowError:
+    """Return the error of a window whose bounds, as the user gave them, are no window."""
+    return InvalidWindowError(
+        f"the window of the join ends before it begins: before is {before!r} and after {after!r}; give "
+        "lengths whose sum is not negative"
+    )

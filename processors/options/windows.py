@@ -182,11 +182,10 @@ class TimeWindows(GridWindows):
         self._set("grace", grace, 0)
         if self.advance > self.size:
             raise InvalidWindowError(
-                f"TimeWindows: an advance of {self.advance} ms leaves gaps between windows of {self.size} ms; give at "
-                f"most the size"
+                f"TimeWindows: an advance of {advance!r} leaves gaps between windows of {size!r}; give at most the size"
             )
-        if (late := to_millis(offset, "offset of TimeWindows")) != 0:
-            self._set_offset(late)
+        if to_millis(offset, "offset of TimeWindows") != 0:
+            self._set_offset(offset)
 
     @property
     def retention(self) -> int:
@@ -239,19 +238,19 @@ class TimeWindows(GridWindows):
         object.__setattr__(self, "advance", calendar.longest)
         object.__setattr__(self, "calendar", calendar)
 
-    def _set_offset(self, offset: int) -> None:
+    def _set_offset(self, offset: Duration) -> None:
         if self.calendar is not None:
             raise InvalidWindowError(
                 "TimeWindows: windows of the calendar begin with its days; leave out offset, or for weeks that begin "
                 "on another day give week_start='sunday'"
             )
-        if not 0 <= offset < self.advance:
-            same = offset % self.advance
+        late, shown = to_millis(offset, "offset of TimeWindows"), TimeUnit.MILLISECOND.length
+        if not 0 <= late < self.advance:
             raise InvalidWindowError(
-                f"TimeWindows: an offset of {offset} ms is not within the advance of {self.advance} ms; windows start "
-                f"at the same times with offset={TimeUnit.MILLISECOND.length(same)!r}"
+                f"TimeWindows: an offset of {offset!r} is not within the advance, {shown(self.advance)}; windows start "
+                f"at the same times with offset={shown(late % self.advance)!r}"
             )
-        object.__setattr__(self, "offset", offset)
+        object.__setattr__(self, "offset", late)
 
 
 @dataclass(frozen=True, init=False)

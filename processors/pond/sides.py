@@ -9,8 +9,8 @@ from typing import Any, Self, TypeAlias
 
 import pyarrow as pa
 
-from millpond.errors import ArgumentConflictError, ColumnTypeError, InvalidArgumentError, TimeZoneError
-from millpond.processors.calls.arguments import LEFT, RIGHT, parameter_of
+from millpond.errors import ColumnTypeError, InvalidArgumentError, TimeZoneError
+from millpond.processors.calls.arguments import LEFT, RIGHT, check_sides_times, parameter_of
 from millpond.processors.calls.lookups.lookup_join import TableSide
 from millpond.processors.calls.tables import Rows, Selection
 from millpond.processors.options.joins import JoinType, Side
@@ -245,11 +245,7 @@ def joined_sides(
         ConfigurationError: times are not given, or given twice, or of two kinds.
     """
     time, left_time, right_time = times
-    if (time is None) is (left_time is None and right_time is None):
-        raise ArgumentConflictError(
-            f"time is {time!r}, left_time {left_time!r} and right_time {right_time!r}; give time, a column that both "
-            "sides have, or else left_time and right_time"
-        )
+    check_sides_times(*times)
     named = ("time", "time") if time is not None else ("left_time", "right_time")
     of_left = check_time(LEFT, one.schema, time or left_time, named[0])
     of_right = check_time(RIGHT, other.schema, time or right_time, named[1])

@@ -84,7 +84,8 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
         "order": REFUSAL, "optional": OWN, "ttl": NO_HARM, "ticks": OWN, **NAMES,
     },
     "Millpond.asof_join": {
-        "left": OWN, "right": OWN, "on": REFUSAL, "left_time": REFUSAL, "right_time": REFUSAL, "history": NO_HARM,
+        "left": OWN, "right": OWN, "on": REFUSAL, "time": REFUSAL, "left_time": REFUSAL, "right_time": REFUSAL,
+        "history": NO_HARM,
         "how": NO_HARM, "grace": NO_HARM, "tolerance": OWN, "exact": OWN, "direction": NO_HARM,
         "where": OWN, "otherwise": OWN, "default": OWN, "emit": REFUSAL, "left_key": REFUSAL,
         "right_order": REFUSAL, "right_op": REFUSAL, "null_safe": REFUSAL, **NAMES,
@@ -94,12 +95,14 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
          "otherwise", "default", "right_order", "right_op", "null_safe", "max_bytes", "name"), OWN,
     ),
     "Millpond.stream_join": {
-        "left": OWN, "right": OWN, "on": REFUSAL, "left_time": REFUSAL, "right_time": REFUSAL, "within": REFUSAL,
+        "left": OWN, "right": OWN, "on": REFUSAL, "time": REFUSAL, "left_time": REFUSAL, "right_time": REFUSAL,
+        "within": REFUSAL,
         "before": REFUSAL, "after": REFUSAL, "at_most": REFUSAL, "how": REFUSAL, "grace": NO_HARM, "null_safe": REFUSAL,
         **NAMES,
     },
     "Millpond.table_join": {
-        "left": OWN, "right": OWN, "on": REFUSAL, "left_time": REFUSAL, "right_time": REFUSAL, "left_key": REFUSAL,
+        "left": OWN, "right": OWN, "on": REFUSAL, "time": REFUSAL, "left_time": REFUSAL, "right_time": REFUSAL,
+        "left_key": REFUSAL,
         "left_order": REFUSAL, "right_order": REFUSAL, "left_op": REFUSAL, "right_op": REFUSAL, "how": REFUSAL,
         "ttl": NO_HARM, "expired": NO_HARM, "history": NO_HARM, "null_safe": REFUSAL, **NAMES,
     },
@@ -149,9 +152,9 @@ BY_OTHERS: Final = {
     "Millpond.top_n.order",
     *(f"Millpond.{verb}.time" for verb in ("latest", "aggregate", "top_n", "deduplicate", "over", "apply")),
     *(
-        f"Millpond.{verb}.{side}_time"
+        f"Millpond.{verb}.{time}"
         for verb in ("asof_join", "stream_join", "table_join")
-        for side in ("left", "right")
+        for time in ("time", "left_time", "right_time")
     ),
     *(f"Millpond.{verb}.op" for verb in ("latest", "aggregate")),
     "Millpond.multi_join.time",

@@ -462,3 +462,11 @@ def test_an_operation_that_is_none_is_told_with_its_column_and_those_that_there_
     said = [letter.error.partition(" in row")[0] for letter in pond.dead_letters]
     assert said == ["column 'o': the unknown operation 'remove'", "column 'o': no operation"]
     assert Pond().latest([{**row, "o": "Delete"} for row in rows], **given)["op"].to_pylist() == []
+
+
+def test_windows_that_cannot_be_are_told_in_the_lengths_that_were_given() -> None:
+    rows = pa.table({"k": ["a"], "at": [datetime(2026, 6, 1)]})
+    with pytest.raises(ConfigurationError, match="before is '1 hour' and after '-2 hours'"):
+        Pond().stream_join(rows, rows, on="k", time="at", before="1 hour", after="-2 hours")
+    with pytest.raises(ConfigurationError, match="an advance of '2 hours' leaves gaps between windows of '1 hour'"):
+        TimeWindows("1 hour", advance="2 hours")

@@ -520,12 +520,12 @@ TABLES = [
         lambda calls: TimeWindows(1),
     ),
     Refused(
-        " ms leaves gaps between windows of ",
+        " leaves gaps between windows of ",
         lambda calls: TimeWindows(10, advance=11),
         lambda calls: TimeWindows(10, advance=10),
     ),
     Refused(
-        " is not within the advance of \n ms; windows start at the same times with offset=",
+        " is not within the advance, \n; windows start at the same times with offset=",
         lambda calls: TimeWindows("1 hour", offset="75 minutes"),
         lambda calls: TimeWindows("1 hour", offset="15 minutes"),
     ),
@@ -535,7 +535,7 @@ TABLES = [
         lambda calls: CumulativeWindows("75 minutes", "25 minutes"),
     ),
     Refused(
-        " is not within the size of \n ms; windows start at the same times with offset=",
+        " is not within the size, \n; windows start at the same times with offset=",
         lambda calls: CumulativeWindows("1 hour", "15 minutes", offset="75 minutes"),
         lambda calls: CumulativeWindows("1 hour", "15 minutes", offset="15 minutes"),
     ),

@@ -44,10 +44,12 @@ class FrameRows:
     Attributes:
         frame: the DataFrame.
         added: the columns that it has beyond those of the user, with what makes them; None if there are none.
+        hidden: the columns that reach no result.
     """
 
     frame: DataFrame
     added: Mapping[str, Column] | None = None
+    hidden: frozenset[str] = frozenset()
 
     @cached_property
     def feed(self) -> Feed | None:
@@ -111,7 +113,7 @@ class FrameRows:
         of_feed = set() if self.feed is None else set(self.feed.changes)
         if isinstance(order, str) and order == SEQUENCE:
             of_feed.add(SEQUENCE)
-        apart = {*keys, *of_feed.intersection(taken), *([op] if isinstance(op, str) else [])}
+        apart = {*keys, *self.hidden, *of_feed.intersection(taken), *([op] if isinstance(op, str) else [])}
         return [column for column in self.names if column not in apart]
 
     def time(self, time: str | Column, result: Collection[str] = ()) -> InputTime:

@@ -19,15 +19,16 @@ from millpond.adapters.spark.verbs.frame_rows import FrameRows
 from millpond.adapters.spark.verbs.frames.catalyst import NotInArrowError, evaluated
 from millpond.adapters.spark.verbs.frames.inputs import check_rows
 from millpond.adapters.spark.verbs.over import OverVerbs
-from millpond.errors import InvalidExpressionError
-from millpond.processors.calls.arguments import On, in_micros
+from millpond.adapters.spark.verbs.spelled_names import spelled_name
+from millpond.errors import InvalidArgumentError, InvalidExpressionError
+from millpond.processors.calls.arguments import On, check_sides_times, chosen_join, in_micros
 from millpond.processors.calls.asof_join import call_asof_join
 from millpond.processors.calls.lookups.lookup_join import MAX_BYTES, TableSide, call_lookup_join
 from millpond.processors.calls.multi_join import HowEach, OnEach, call_multi_join, check_tables
 from millpond.processors.calls.own_bounds import join_bounds
 from millpond.processors.calls.stream_join import call_stream_join
 from millpond.processors.calls.table_join import call_table_join
-from millpond.processors.options.joins import AsofHow, StreamHow, TableHow
+from millpond.processors.options.joins import ASOF_JOINS, AsofHow, JoinType, Side, StreamHow, TableHow
 from millpond.processors.options.versioned_table import VersionedTable
 from millpond.processors.pond.sides import table_side
 from millpond.processors.verbs.stream_join import BOUNDS
@@ -47,8 +48,9 @@ class JoinVerbs(OverVerbs):
         right: DataFrame,
         *,
         on: On,
-        left_time: str | Column,
-        right_time: str | Column,
+        time: str | None = None,
+        left_time: str | Column | None = None,
+        right_time: str | Column | None = None,
         history: Duration,
         how: AsofHow = "inner",
         grace: Duration | None = None,
@@ -75,7 +77,9 @@ class JoinVerbs(OverVerbs):
             left: the rows to complete.
             right: the versions that complete them. Each is valid from its time until the next version of its key.
             on: the columns that must be equal.
-            left_time, right_time: the columns (or expressions) with the times: timestamps or dates.
+            time: the column with the times, where it is called the same on both sides; the result has the left one.
+            left_time, right_time: the columns (or expressions) with the times of each side, timestamps or dates, in
+                place of ``time``.
             history: how far back from the newest right time a left row may be, beyond the bounds that the times have
                 from other verbs. An older one finds at most the newest version of its key. A version that was still
                 valid then is found, however old it is and whenever it comes.
@@ -126,12 +130,13 @@ class JoinVerbs(OverVerbs):
         in_micros(history, "history")
         added = (column for column in _ONCE_ADDED if column not in (*left.columns, *right.columns))
         start = self._start(renamed, (*dropped, *added))
+        other, times = _timed(right, (time, left_time, right_time), chosen_join(how, ASOF_JOINS))
         made = call_asof_join(
             FrameRows(left),
-            FrameRows(right),
+            other,
             start,
             on=on,
-            times=(left_time, right_time),
+            times=times,
             history=history,
             how=how,
             grace=grace,
@@ -242,8 +247,9 @@ class JoinVerbs(OverVerbs):
         right: DataFrame,
         *,
         on: On,
-        left_time: str | Column,
-        right_time: str | Column,
+        time: str | None = None,
+        left_time: str | Column | None = None,
+        right_time: str | Column | None = None,
         within: Bound | None = None,
         before: Bound | None = None,
         after: Bound | None = None,
@@ -260,7 +266,9 @@ class JoinVerbs(OverVerbs):
         Args:
             left, right: the streams.
             on: the columns that must be equal.
-            left_time, right_time: the columns (or expressions) with the times: timestamps or dates.
+            time: the column with the times, where it is called the same on both sides; the result has the left one.
+            left_time, right_time: the columns (or expressions) with the times of each side, timestamps or dates, in
+                place of ``time``.
             within: how far apart the times may be, earlier or later.
             before, after: how much older, and how much newer, than the left row the right one may be, in place of
                 ``within``. Each is one length of time, or a column (or expression) of the left side with that of each
@@ -287,15 +295,16 @@ class JoinVerbs(OverVerbs):
             DurabilityError: the state could not be read or written.
         """
         given = {"within": within, "before": before, "after": after}
+        other, times = _timed(right, (time, left_time, right_time), chosen_join(how, JoinType))
         windows, bounds, sides = join_bounds(left.columns, Column, "F.col", given, at_most, grace)
         added = None if bounds is None else own_bounds(left, sides)
         start = self._start(renamed, dropped if bounds is not None else (*dropped, *BOUNDS.values()))
         made = call_stream_join(
             FrameRows(left) if added is None else FrameRows(left.withColumns(added), added),
-            FrameRows(right),
+            other,
             start,
             on=on,
-            times=(left_time, right_time),
+            times=times,
             windows=windows,
             bounds=bounds,
             how=how,
@@ -311,8 +320,9 @@ class JoinVerbs(OverVerbs):
         right: DataFrame,
         *,
         on: On,
-        left_time: str | Column,
-        right_time: str | Column,
+        time: str | None = None,
+        left_time: str | Column | None = None,
+        right_time: str | Column | None = None,
         left_key: str | Sequence[str] | None = None,
         left_order: str | Column | None = None,
         right_order: str | Column | None = None,
@@ -334,7 +344,9 @@ class JoinVerbs(OverVerbs):
             on: the columns that must be equal: the key of the right side and, without ``left_key``, of the left one.
             left_key: the key of the left side, if ``on`` is a foreign key in it: then many left rows may have one right
                 row.
-            left_time, right_time: the columns (or expressions) with the times of the changes.
+            time: the column with the times, where it is called the same on both sides; the result has the left one.
+            left_time, right_time: the columns (or expressions) with the times of the changes of each side, in place of
+                ``time``.
             left_order, right_order: what decides among changes of one key and time, as ``order`` in ``latest``. They
                 need a ``history``.
             left_op, right_op: the columns that say which rows are deletes, as ``op`` in ``latest``.
@@ -366,12 +378,13 @@ class JoinVerbs(OverVerbs):
             DurabilityError: the state could not be read or written.
         """
         start = self._start(renamed, dropped)
+        other, times = _timed(right, (time, left_time, right_time), chosen_join(how, JoinType))
         made = call_table_join(
             FrameRows(left),
-            FrameRows(right),
+            other,
             start,
             on=on,
-            times=(left_time, right_time),
+            times=times,
             left_key=left_key,
             orders=(left_order, right_order),
             ops=(left_op, right_op),
@@ -458,6 +471,26 @@ class JoinVerbs(OverVerbs):
             name=name,
         )
         return self._result(start.run, made)
+
+
+def _timed(right: DataFrame, times: tuple[Any, Any, Any], join_type: JoinType) -> tuple[FrameRows, tuple[Any, Any]]:
+    """Return the right rows of a join and its times; of one column for both, the result has that of the left side.
+
+    Raises:
+        ConfigurationError: times are not given, or given twice, or the one for both sides is no name.
+    """
+    time, left_time, right_time = times
+    check_sides_times(time, left_time, right_time)
+    if time is None:
+        return FrameRows(right), (left_time, right_time)
+    if not isinstance(time, str):
+        raise InvalidArgumentError(
+            f"time is {time!r}; give the name of a column that both sides have, such as time='at', or else left_time "
+            "and right_time"
+        )
+    theirs = spelled_name(right, time)
+    hidden = frozenset() if join_type.keeps(Side.RIGHT) else frozenset([theirs])
+    return FrameRows(right, hidden=hidden), (time, theirs)
 
 
 def _none(left: DataFrame, table: TableSide, shown: Mapping[str, str]) -> DataFrame:

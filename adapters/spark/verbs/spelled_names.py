@@ -37,6 +37,8 @@ def spelled(given: Mapping[str, Any]) -> dict[str, Any]:
         _spell(found, rows, {name: name for name in (*_NAMES, *_COLUMNS)})
         if isinstance(given.get("calls"), Mapping):
             found["calls"] = {name: _call(rows, call) for name, call in given["calls"].items()}
+    if isinstance(left, DataFrame) and isinstance(given.get("time"), str):
+        found["time"] = spelled_name(left, given["time"])
     if isinstance(left, DataFrame):
         _spell(found, left, {f"left_{name}": name for name in ("key", *_COLUMNS)})
         found["on"] = _on(left, right, given.get("on"))
@@ -64,7 +66,7 @@ def _named(rows: DataFrame, parameter: str, given: Any, *, names: bool = True) -
     if isinstance(given, list | tuple):
         return [_named(rows, parameter, one, names=names) for one in given]
     if isinstance(given, str):
-        return _name(rows, given)
+        return spelled_name(rows, given)
     if not (names and isinstance(given, Column)):
         return given
     expression_of(parameter, rows, given)
@@ -77,7 +79,7 @@ def _named(rows: DataFrame, parameter: str, given: Any, *, names: bool = True) -
     )
 
 
-def _name(rows: DataFrame, given: str) -> str:
+def spelled_name(rows: DataFrame, given: str) -> str:
     """Return the column that a session finds by a name; the name itself if it is exact, or finds none or several."""
     columns: Sequence[str] = rows.columns
     if given in columns:
@@ -91,7 +93,7 @@ def _call(rows: DataFrame, call: Any) -> Any:
     """Return a call of an aggregate with the names of its columns."""
     if not isinstance(call, AggregateCall):
         return call
-    column, second = (_name(rows, one) if isinstance(one, str) else one for one in (call.column, call.second))
+    column, second = (spelled_name(rows, one) if isinstance(one, str) else one for one in (call.column, call.second))
     return replace(call, column=column, second=second)
 
 
