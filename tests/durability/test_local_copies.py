@@ -109,6 +109,17 @@ def test_of_a_copy_whose_engine_has_checksums_large_files_are_its_own_to_vouch_f
     assert seal.take_off() is None
 
 
+def test_files_in_folders_of_a_copy_are_compared_too(tmp_path: Path) -> None:
+    seal = CleanShutdownMarker(tmp_path / "copy", checked_by_engine=False, limit=1 << 30)
+    (tmp_path / "copy" / "folder").mkdir(parents=True)
+    for name in ("file", "folder/file"):
+        (tmp_path / "copy" / name).write_bytes(b"content")
+    seal.closed()
+    assert seal.fault() is None
+    (tmp_path / "copy" / "folder" / "file").write_bytes(b"contend")
+    assert seal.fault() == "its file folder/file has changed since it was closed"
+
+
 WIDE = StoreSpec("wide", StoreKind.KEY_VALUE, INT64, BYTES)
 WIDTH = 300
 

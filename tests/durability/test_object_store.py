@@ -25,6 +25,7 @@ from millpond.stores.durability.manifests.claim import claimed_by
 from millpond.stores.durability.manifests.garbage import try_collect_garbage
 from millpond.stores.durability.manifests.pins import Pin
 from millpond.stores.durability.storage.durable_file import sequence_of
+from millpond.stores.durability.storage.s3 import S3Place
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.record import EvolutionRecord
 from millpond.stores.evolution.shape import Shape
@@ -388,6 +389,12 @@ def test_no_error_and_no_log_shows_a_secret(
     assert "stays for now: cannot write s3://bucket/hidden/app" in caplog.text
     for part in (SECRET, SECRET.replace("/", "%2F"), SECRET.rpartition("/")[2]):
         assert not any(part in text for text in [*told, caplog.text])
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_service_without_conditional_puts_is_asked_for_none(wanted: bool) -> None:
+    place = S3Place.of(f"s3://bucket?region=eu-west-1&conditional_put={str(wanted).lower()}")
+    assert (place.connect().put_new is not None) is wanted
 
 
 @pytest.mark.parametrize(

@@ -397,3 +397,9 @@ def test_until_takes_windows_of_one_sort_and_times_at_which_the_next_begin() -> 
     for window in (None, SessionWindows(HOUR), SlidingWindows(HOUR)):
         with pytest.raises(ConfigurationError, match="other windows take another name of the verb"):
             until_in_micros(window, {"1970-01-01T04:00:00Z": ONE_HOUR})
+
+
+def test_the_times_of_until_may_be_in_any_order() -> None:
+    """Windows of two hours begin at 02:00, and those of three do not."""
+    until = {"2026-06-01T06:00:00Z": TimeWindows("2 hours"), "2026-06-01T02:00:00Z": TimeWindows("1 hour")}
+    assert list(until_in_micros(TimeWindows("3 hours"), until).values()) == list(until.values())

@@ -256,7 +256,7 @@ def earlier(results: Path) -> list[Mutant]:
     """Return the mutants that no test has killed in earlier results."""
     with open(results, newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
-    left = [row for row in rows if row["outcome"] in ("survived", "not reached", "killed by time")]
+    left = [row for row in rows if row["outcome"] in ("survived", "not reached")]
     numbers = {"line", "number"}
     return [Mutant._make(int(row[name]) if name in numbers else row[name] for name in Mutant._fields) for row in left]
 

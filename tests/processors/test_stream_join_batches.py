@@ -352,3 +352,10 @@ def test_of_two_joins_one_below_the_other_the_first_gathers() -> None:
 
     assert gathers(chained) == BOTH
     assert gathers(crossed) == set()
+
+
+@pytest.mark.parametrize("windows", [JoinWindows(0, 5), JoinWindows(5, 0), JoinWindows(-1, 5), JoinWindows(5, -1)])
+def test_a_record_meets_itself_where_its_own_time_is_in_its_window(windows: JoinWindows) -> None:
+    with TopologyDriver(with_itself_once(windows, "inner")) as driver:
+        driver.pipe("left", "a", "x", 10)
+        assert len(driver.read("out")) == (windows.before >= 0 and windows.after >= 0)

@@ -15,6 +15,7 @@ from millpond.processors import (
     StreamsBuilder,
     TopologyDriver,
 )
+from millpond.processors.dsl.wiring.copartition import check_copartitioned
 from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.runtime.nodes import ProcessorNode
 from millpond.processors.streams.stateless import StreamPass
@@ -101,6 +102,13 @@ def test_streams_whose_keys_are_written_differently_are_not_co_partitioned(build
     numbers = builder.stream("numbers", Consumed(key_serde="int64"))
     with pytest.raises(TopologyError, match=r"not co-partitioned: the keys of .* written as 'int64', .* as 'string'"):
         numbers.join(builder.stream("words"), max, windows=JoinWindows.of(10))
+
+
+def test_keys_of_which_it_is_not_known_how_they_are_written_may_be_joined() -> None:
+    builder = StreamsBuilder(key_serde=None, value_serde="string")
+    unknown, known = builder.stream("unknown"), builder.stream("known", Consumed(key_serde="int64"))
+    for left, right in ((unknown, known), (known, unknown)):
+        check_copartitioned(left.handle, right.handle)
 
 
 def test_a_stream_and_a_table_whose_keys_are_written_differently_are_not_co_partitioned(

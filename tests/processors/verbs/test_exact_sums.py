@@ -4,12 +4,13 @@ import math
 import random
 from typing import NoReturn
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from millpond.processors.verbs.functions.columns import exact_sums
+from millpond.processors.verbs.functions.columns import exact_sums, integers
 from millpond.processors.verbs.functions.sums import FloatSum, bind_average
 from tests.drawing import tries
 
@@ -54,3 +55,8 @@ def _sum(values: list[float]) -> float:
 
 def _refuse(values: list[float]) -> NoReturn:
     raise AssertionError(f"{values} are added up one by one")
+
+
+def test_what_memory_holds_where_a_column_is_null_does_not_count() -> None:
+    held: list[pa.Buffer | None] = [pa.py_buffer(b"\x05"), pa.py_buffer(np.array([5, 7, 9]).tobytes())]
+    assert integers(pa.Array.from_buffers(pa.int64(), 3, held)).tolist() == [5, 0, 9]
