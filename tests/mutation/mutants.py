@@ -128,6 +128,22 @@ def _described(room: str, path: Path, number: int) -> Mutant:
     return Mutant(room, relative, line, site.function, site.kind, number, before, after)
 
 
+def found_again(mutant: Mutant) -> Mutant | None:
+    """Return a mutant of an earlier commit as it is in the files of now; None if there is none such any more."""
+    path = ROOT / mutant.path
+    candidates = []
+    for number, site in enumerate(sites(ast.parse(path.read_text())) if path.exists() else ()):
+        if (site.kind, _named(site.function)) == (mutant.kind, _named(mutant.function)):
+            now = _described(mutant.room, path, number)
+            if (now.before, now.after) == (mutant.before, mutant.after):
+                candidates.append(now)
+    return min(candidates, key=lambda now: abs(now.number - mutant.number), default=None)
+
+
+def _named(function: str) -> str:
+    return function.partition(":")[0]
+
+
 def changed(path: str, planted: Iterable[int], probes: Mapping[int, int]) -> ast.Module:
     """Return the tree of a file with mutants, and with probes that tell ``PROBE`` what is reached.
 

@@ -30,12 +30,10 @@ from types import FunctionType
 
 import pytest
 
-from tests.mutation.mutants import PROBE, ROOT, Mutant, changed, drawn, functions_of, take_effect
+from tests.mutation.mutants import PROBE, ROOT, Mutant, changed, drawn, found_again, functions_of, take_effect
 from tests.parts import recorded
 
-COLUMNS = ("room", "path", "line", "function", "kind", "number", "before", "after", "outcome", "test", "seconds")
-
-
+COLUMNS = (*Mutant._fields, "outcome", "test", "seconds")
 Outcome = tuple[str, str, float]
 """``killed`` or ``survived``, the test that has killed a mutant, and how many seconds it took."""
 
@@ -253,12 +251,13 @@ def _in_turn(names: Iterable[str], seconds: dict[str, float], most: float) -> li
 
 
 def earlier(results: Path) -> list[Mutant]:
-    """Return the mutants that no test has killed in earlier results."""
+    """Return the mutants that no test has killed in earlier results, as far as they are still there."""
     with open(results, newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     left = [row for row in rows if row["outcome"] in ("survived", "not reached")]
     numbers = {"line", "number"}
-    return [Mutant._make(int(row[name]) if name in numbers else row[name] for name in Mutant._fields) for row in left]
+    then = [Mutant._make(int(row[name]) if name in numbers else row[name] for name in Mutant._fields) for row in left]
+    return [now for mutant in then if (now := found_again(mutant)) is not None]
 
 
 def main() -> None:
