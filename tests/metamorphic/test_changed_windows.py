@@ -401,5 +401,6 @@ def test_until_takes_windows_of_one_sort_and_times_at_which_the_next_begin() -> 
 
 def test_the_times_of_until_may_be_in_any_order() -> None:
     """Windows of two hours begin at 02:00, and those of three do not."""
-    until = {"2026-06-01T06:00:00Z": TimeWindows("2 hours"), "2026-06-01T02:00:00Z": TimeWindows("1 hour")}
-    assert list(until_in_micros(TimeWindows("3 hours"), until).values()) == list(until.values())
+    shorter, shortest = TimeWindows("2 hours"), TimeWindows("1 hour")
+    until: dict[Any, Any] = {"2026-06-01T06:00:00Z": shorter, "2026-06-01T02:00:00Z": shortest}
+    assert list(until_in_micros(TimeWindows("3 hours"), until).values()) == [shorter, shortest]
