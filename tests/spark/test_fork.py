@@ -9,8 +9,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from millpond.adapters.backup.checkpoint_copy import CheckpointCopy
+from millpond.adapters.backup.checkpoint_copy import NAMED_SOURCES, CheckpointCopy
 from millpond.adapters.spark.continuation.fork import fork_state
+from millpond.adapters.spark.continuation.logs import OffsetLog
 from millpond.errors import ConfigurationError, DurabilityError
 from millpond.stores.durability import Storage
 from millpond.stores.evolution.history import History
@@ -104,9 +105,12 @@ def test_micro_batches_that_cannot_be_run_again_are_refused_and_later_ones_are_r
     with pytest.raises(ConfigurationError, match=r"retains no offsets/2.*choose a later micro-batch"):
         copy.offsets(range(2, 5))
     assert copy.offsets(range(3, 5)) == {3: "v1\n{}\n3", 4: "v1\n{}\n4"}
-    content["/old/offsets/4"] = "v2\n{}"
-    with pytest.raises(ConfigurationError, match=r"sources have names.*compare what it has written by verify"):
-        copy.offsets(range(3, 5))
+    for named in ("v2\n{}", f'v1\n{{"conf":{{"{NAMED_SOURCES}":"true"}}}}\n4'):  # of PySpark 4.3, and of 4.2
+        content["/old/offsets/4"] = named
+        with pytest.raises(ConfigurationError, match=r"sources have names.*compare what it has written by verify"):
+            copy.offsets(range(3, 5))
+        with pytest.raises(ConfigurationError, match=r"/offsets/4 is of a query whose sources .* without into="):
+            OffsetLog.parse(named, "/old/offsets/4")
 
 
 def test_a_fork_has_the_state_and_records_of_its_micro_batch_and_whatever_is_gone_is_named(tmp_path: Path) -> None:

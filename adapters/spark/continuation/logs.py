@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
+from millpond.adapters.backup.checkpoint_copy import NAMED_SOURCES, has_named_sources
 from millpond.adapters.spark.continuation.files import CheckpointFiles
 from millpond.adapters.spark.session.session import PARTITIONS_CONF
 from millpond.errors import CannotContinueError, NoCheckpointError
@@ -44,15 +45,13 @@ class OffsetLog:
         Raises:
             ConfigurationError: the file at ``path`` has another form.
         """
-        version, _, rest = text.partition("\n")
-        metadata, _, offsets = rest.partition("\n")
-        if version != "v1":
+        if has_named_sources(text):
             raise CannotContinueError(
-                f"{path} is of version {version!r}, in which sources have names "
-                "(spark.sql.streaming.queryEvolution.enableSourceEvolution), and such a checkpoint cannot be "
+                f"{path} is of a query whose sources have names ({NAMED_SOURCES}), and such a checkpoint cannot be "
                 "continued; keep the query there, without into=..."
             )
-        return cls(json.loads(metadata), tuple(offsets.split("\n")))
+        _, metadata, *offsets = text.split("\n")
+        return cls(json.loads(metadata), offsets)
 
     def text(self) -> str:
         return "\n".join(["v1", _told(self.metadata), *self.offsets])
