@@ -16,6 +16,8 @@
 # make fuzz          bytes of an attacker's making for everything that reads, guided by coverage        SECONDS=3600
 # make test-oldest   what depends on versions of packages, with the oldest that pyproject.toml admits, in .venv-oldest,
 #                    which is made from the oldest Python
+# make test-versions the same tests with another Python or PySpark, in an environment of its own
+#                                                                                    PYTHON=python3.14 PYSPARK=4.2.1
 # make test-kafka    from Kafka to Kafka on a real broker, beside the real Kafka Streams; needs Maven and a JDK, whose
 #                    jars it puts into build/kafka
 # make test-delta    Delta tables as sinks, appended to and merged into; in .venv-oldest, as Delta Lake comes later than
@@ -26,8 +28,9 @@
 # Each makes .venv if it is missing, installs what it needs into it, and installs again only when pyproject.toml changes.
 # PYTHON chooses the interpreter that .venv is made from.
 
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
+PYSPARK ?= 4.3.0
 BACKEND ?= rocksdb
 OUT ?= demo-out/$(firstword $(subst :, ,$(BACKEND)))
 SECONDS ?= 3600
@@ -60,6 +63,8 @@ OLDEST_TESTS := tests/contract/test_backends.py tests/stores/rows tests/stores/t
 	tests/processors/verbs/test_deduplicate.py tests/spark/test_over.py tests/processors/verbs/test_over.py \
 	tests/processors/test_buffer_columns.py tests/spark/test_what_if.py tests/spark/test_explained_matches.py \
 	tests/pond/test_lookup_join.py tests/spark/test_lookup_join.py
+OLDEST_ARGS = -m pytest $(LIMITED) -n 2 --dist worksteal -m 'not slow and not long' $(OLDEST_TESTS) $(ARGS)
+VERSIONS := .venv-$(notdir $(PYTHON))-pyspark$(PYSPARK)
 
 FLINK := .venv-flink/bin/python
 
@@ -88,7 +93,10 @@ test-mutants: .venv/dev.stamp
 	$(BIN)/python -m tests.mutation.survivors --seed '$(SEED)' $(ARGS)
 
 test-oldest: java .venv-oldest/stamp .venv-oldest/spark-classes.jsa
-	$(OLDEST) -m pytest $(LIMITED) -n 2 --dist worksteal -m 'not slow and not long' $(OLDEST_TESTS) $(ARGS)
+	$(OLDEST) $(OLDEST_ARGS)
+
+test-versions: java $(VERSIONS)/stamp $(VERSIONS)/spark-classes.jsa
+	$(VERSIONS)/bin/python $(OLDEST_ARGS)
 
 test-plugins: java redis-server .venv/dev.stamp .venv/spark-classes.jsa
 	$(BIN)/python -m tests.plugins.environment .venv-plugins
@@ -121,12 +129,13 @@ site: .venv/site.stamp
 	$(BIN)/python -m docs.site.build $(ARGS)
 
 clean:
-	rm -rf .venv .venv-oldest .venv-flink .venv-plugins build dist *.egg-info demo-out
+	rm -rf .venv .venv-* build dist *.egg-info demo-out
 
 # Classes, files and workers with which Spark is sooner ready: see tests/quick_spark.py.
 # Without them, tests on Spark only take longer.
 .venv/spark-classes.jsa: .venv/dev.stamp
 .venv-oldest/spark-classes.jsa: .venv-oldest/stamp
+$(VERSIONS)/spark-classes.jsa: $(VERSIONS)/stamp
 %/spark-classes.jsa: tests/quick_spark.py tests/quick_workers.py tests/QuickFiles.java
 	@$*/bin/python -m tests.quick_spark >$*/spark-classes.log 2>&1 && test -f $@ || \
 		echo "No archive of Spark's classes could be made (see $*/spark-classes.log); the tests go on without."
@@ -169,13 +178,18 @@ redis-server:
 		pytest-xdist --constraint .venv-oldest/constraints.txt
 	@touch $@
 
+$(VERSIONS)/stamp: pyproject.toml | $(VERSIONS)/bin/python
+	$(VERSIONS)/bin/python -m pip --disable-pip-version-check install --quiet \
+		--editable '.[metrics,sketches,spark,testing]' pytest-xdist 'pyspark[sql]==$(PYSPARK)'
+	@touch $@
+
 .venv-flink/stamp: bench/spark/flink/requirements.txt | $(FLINK)
 	$(FLINK) -m pip --disable-pip-version-check install --quiet --requirement $<
 	@touch $@
 
 $(OLDEST) $(FLINK): PYTHON := python3.11
 
-.venv/bin/python $(OLDEST) $(FLINK):
+.venv/bin/python $(OLDEST) $(FLINK) $(VERSIONS)/bin/python:
 	@[ -n "$(PYTHON)" ] || { echo "Millpond needs Python 3.11 or later, and found none." >&2; \
 		echo "Install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -32,7 +32,7 @@ def program(path: Path, script: str) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "test-oldest", "test-plugins", "test-delta"])
+@pytest.mark.parametrize("target", ["demo", "test", "test-oldest", "test-versions", "test-plugins", "test-delta"])
 def test_a_missing_java_is_noticed_before_anything_is_installed(project: Path, target: str) -> None:
     done = make(project, target, JAVA_HOME=str(project / "nowhere"))
     assert done.returncode != 0
@@ -80,6 +80,16 @@ def test_a_python_that_is_too_old_is_refused_and_another_can_be_named(project: P
     assert done.returncode != 0
     assert f"Millpond needs Python 3.11 or later; {old} is not one" in done.stderr
     assert "make PYTHON=" in done.stderr
+
+
+def test_another_python_and_pyspark_have_an_environment_of_their_own_and_run_what_the_oldest_do(project: Path) -> None:
+    (project / "tests" / "packaging").mkdir(parents=True)
+    (project / "tests" / "packaging" / "oldest.py").touch()
+    oldest = make(project, "-n", "test-oldest").stdout.splitlines()
+    done = make(project, "-n", "test-versions", "PYTHON=/opt/python3.14", "PYSPARK=4.2.1").stdout
+    assert '"/opt/python3.14" -m venv \'.venv-python3.14-pyspark4.2.1\'' in done
+    assert "'pyspark[sql]==4.2.1'" in done
+    assert oldest[-1].replace(".venv-oldest", ".venv-python3.14-pyspark4.2.1") == done.splitlines()[-1]
 
 
 def test_the_demo_keeps_each_backends_outputs_apart(project: Path) -> None:
