@@ -68,8 +68,8 @@ VERSIONS := .venv-$(notdir $(PYTHON))-pyspark$(PYSPARK)
 
 FLINK := .venv-flink/bin/python
 
-.PHONY: demo test test-rest test-long test-exhaustive test-mutants test-oldest test-plugins test-flink test-kafka \
-	test-delta soak fuzz lint site clean java redis-server
+.PHONY: demo test test-rest test-long test-exhaustive test-mutants test-oldest test-versions test-plugins test-flink \
+	test-kafka test-delta soak fuzz lint site clean java redis-server
 .DELETE_ON_ERROR:
 
 demo: java .venv/demo.stamp

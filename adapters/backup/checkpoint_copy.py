@@ -22,6 +22,8 @@ _SNAPSHOT: Final = "zip"
 _METADATA: Final = "_metadata/v2"
 SINKS: Final = "millpond-sinks.json"
 """Millpond's note of a query that writes several sinks: their names, and the id by which they know their rows."""
+NAMED_SOURCES: Final = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+"""The setting by which a query's sources have names, and Spark keeps their logs by these."""
 _SCHEMA: Final = re.compile(r'[^"\\]*/(state/\d+/_stateSchema/)')
 """The path before the file of a schema, which Spark finds by its full path."""
 

@@ -31,7 +31,7 @@ from millpond.errors import ConfigurationError
 
 _WAITING_BATCHES: Final = 3
 _WAITING_MILLIS: Final = 20_000
-"""The micro-batches, and the milliseconds beside them, before the end of the events up to which no row waits for others."""
+"""The micro-batches, and the milliseconds, before the end of the events up to which no row waits for others."""
 
 OfSpark = Callable[[Site, Inputs, Scale], DataFrame]
 

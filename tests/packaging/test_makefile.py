@@ -87,7 +87,7 @@ def test_another_python_and_pyspark_have_an_environment_of_their_own_and_run_wha
     (project / "tests" / "packaging" / "oldest.py").touch()
     oldest = make(project, "-n", "test-oldest").stdout.splitlines()
     done = make(project, "-n", "test-versions", "PYTHON=/opt/python3.14", "PYSPARK=4.2.1").stdout
-    assert '"/opt/python3.14" -m venv \'.venv-python3.14-pyspark4.2.1\'' in done
+    assert "\"/opt/python3.14\" -m venv '.venv-python3.14-pyspark4.2.1'" in done
     assert "'pyspark[sql]==4.2.1'" in done
     assert oldest[-1].replace(".venv-oldest", ".venv-python3.14-pyspark4.2.1") == done.splitlines()[-1]
 
