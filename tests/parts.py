@@ -1,4 +1,4 @@
-"""Which tests ``make test`` runs, and which it leaves to ``make test-rest``, which ``.ci/run`` runs as well.
+"""The tests that ``make test`` runs, and those that it leaves to ``make test-rest``; ``.ci/run`` runs both.
 
 ``make test`` runs the tests that need no Spark, and those on Spark that are marked ``first``, one for each thing that
 only Spark can show. Of a test that takes more than a second, with all its runs together, it runs a sixth of the runs,

@@ -1,4 +1,4 @@
-"""Which mutants the tests do not kill: ``python -m tests.mutation.survivors --help``.
+"""The mutants that the tests do not kill: ``python -m tests.mutation.survivors --help``.
 
 One process collects the tests, imports all modules and runs no test itself. A child of it runs all tests once, with a
 probe at each mutant, and so finds who reaches it. Then each mutant gets a child of its own, which plants it and runs

@@ -1,4 +1,4 @@
-"""Which tests ``make test`` runs, and which ``make test-rest``."""
+"""The tests of ``make test``, and those of ``make test-rest``."""
 
 from pathlib import Path
 from typing import Any, cast

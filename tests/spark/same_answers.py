@@ -125,9 +125,8 @@ class Round:
         self.draft.kinds = {source: random.sample(kinds, 3) for source in "abc"}
         keys = [kind for kind in KEYS if kind.name not in _UNREAD]
         self.draft.key, self.draft.primary = keys[number % len(keys)], random.choice(keys)
-        self.time: Any = random.choice(
-            [pa.timestamp("us", "UTC"), pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32()]
-        )
+        times: list[Any] = [pa.timestamp("us", "UTC"), pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32()]
+        self.time: Any = random.choice(times)
         self.unit = _DAY if pa.types.is_date(self.time) else timedelta(seconds=1)
         self.partitions = random.randint(1, 3)
         self.batches = random.randint(1, 4)
@@ -401,7 +400,7 @@ def verbs() -> set[str]:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a verb gives.
+    """The results of a verb.
 
     Attributes:
         schema: the columns, as Spark names their types.
@@ -425,7 +424,7 @@ def _shown(table: pa.Table) -> Counter[tuple[bytes, ...]]:
 
 
 def on_pond(drawn: Round, directory: Path, *, streaming: bool) -> dict[str, Answer]:
-    """What the verbs give on ``Pond``, fed micro-batch by micro-batch, or at once."""
+    """Return the results of the verbs on ``Pond``, fed micro-batch by micro-batch, or at once."""
     table, answers = ParquetTable(directory / "table"), {}
     pond = Pond(backend=drawn.backend, on_error=drawn.on_error)
     whole = {source: pa.concat_tables(parts) for source, parts in drawn.rows.items()}
@@ -443,7 +442,7 @@ def on_pond(drawn: Round, directory: Path, *, streaming: bool) -> dict[str, Answ
 
 
 def on_spark(drawn: Round, directory: Path, spark: SparkSession, *, streaming: bool) -> dict[str, Answer]:
-    """What the verbs give in one query, of streams or of static DataFrames."""
+    """Return the results of the verbs in one query, of streams or of static DataFrames."""
     zone = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.timeType.enabled", "true")
     spark.conf.set("spark.sql.session.timeZone", drawn.zone)
@@ -459,7 +458,7 @@ def on_spark(drawn: Round, directory: Path, spark: SparkSession, *, streaming: b
 
 
 def _streamed(drawn: Round, directory: Path, spark: SparkSession) -> tuple[dict[str, DataFrame], list[pa.Table]]:
-    """What comes out of each micro-batch, a file of each source, and of the one that tells that there are no more."""
+    """Return the results of each micro-batch, a file of each source, and of the one that tells that there are no more."""
     ends = pa.table({"end": [1]})
     files = {source: [*parts, parts[0].slice(0, 0)] for source, parts in drawn.rows.items()}
     files["end"] = [*[ends.slice(0, 0)] * drawn.batches, ends]
@@ -478,7 +477,7 @@ def _streamed(drawn: Round, directory: Path, spark: SparkSession) -> tuple[dict[
 
 
 def _at_once(drawn: Round, directory: Path, spark: SparkSession) -> tuple[dict[str, DataFrame], list[pa.Table]]:
-    """What comes out of static DataFrames."""
+    """Return the results of static DataFrames."""
     frames = {}
     for source, parts in drawn.rows.items():
         _write(pa.concat_tables(parts), directory / source, 0)

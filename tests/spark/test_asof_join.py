@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millpond.adapters.spark import Millpond
-from millpond.adapters.spark.verbs import catalyst
+from millpond.adapters.spark.verbs.frames import catalyst
 from millpond.errors import ConfigurationError
 from tests.spark.test_verbs import Job
 
