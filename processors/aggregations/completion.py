@@ -17,7 +17,7 @@ from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.typed.store import reading
 
 COMPLETION: Final = "completion"
-"""What the names of kept times of completions begin with."""
+"""The beginning of the names of kept times of completions."""
 
 _CHANGED: Final = "changed"
 

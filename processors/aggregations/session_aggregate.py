@@ -98,7 +98,7 @@ class SessionAggregate(WindowedProcessor):
         self._delay = windows.apart + windows.grace
         self._span = setup.span
         self._forwards = not self._final and not self._caching
-        # Where nobody is told the value before, it matters only whether there was one.
+        # If the value before is not forwarded, it matters only whether there was one.
         self._before = self._copy if self._final or self._config.send_olds else _itself
 
     def _fold(self, batch: Batch) -> None:

@@ -44,7 +44,7 @@ from millpond.stores.typed.windows.session import SessionStore
 from millpond.stores.typed.windows.session_columns import SessionColumns, Sessions
 
 _PATIENCE: Final = 16
-"""How many open sessions are read in the time that it takes to seek those of one key."""
+"""The number of open sessions that are read in the time that it takes to seek those of one key."""
 
 
 class _Laid(NamedTuple):

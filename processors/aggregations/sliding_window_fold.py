@@ -34,7 +34,7 @@ from millpond.stores.typed.windows.timestamped_window import TimestampedWindowSt
 from millpond.stores.typed.windows.window_columns import Windows
 
 _AT_ONCE: Final = 1 << 22
-"""How many times records are folded into windows at once, about: a record is in many windows."""
+"""About the number of folds of records into windows at once: a record is in many windows."""
 
 
 class _Moments:

@@ -30,7 +30,7 @@ Integers = npt.NDArray[np.int64]
 
 
 _LEAST_PART: Final = 1024
-"""Where parts of a run would have fewer records on average, reading what each is near to costs too much."""
+"""The least average number of records in parts of a run: below it, reading the windows near each costs too much."""
 
 
 class Standing(NamedTuple):

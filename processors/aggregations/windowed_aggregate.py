@@ -27,7 +27,7 @@ from millpond.stores.encoding.times import MAX_TIME
 from millpond.stores.typed.windows.windowed import Windowed
 
 Slot = tuple[Any, ...]
-"""What tells aggregates apart: the key or its bytes, and the window's place."""
+"""The place of an aggregate: the key or its bytes, and the window's place."""
 
 
 class _Placed(NamedTuple):

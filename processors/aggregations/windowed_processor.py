@@ -71,16 +71,16 @@ NEVER: Final = MIN_TIME
 
 
 GRACE: Final = "grace"
-"""What the terms of the store note."""
+"""The name of the grace in the notes of the store's terms."""
 
 _RESULT: Final = "result"
-"""What they note of results that count records from some time on alone."""
+"""The name there of results that count only records from some time on."""
 
 _PLACES: Final = ("max_length", "offset", "zone", "week_start")
-"""What says where windows of time begin, or sessions are cut; those that do not name it have what is usual."""
+"""The parameters that move windows of time, or cuts of sessions; windows that do not name them have usual values."""
 
 _MAY_CHANGE: Final = ("size", "advance", "gap", *_PLACES)
-"""What windows may have otherwise from some time on."""
+"""The parameters of windows that may change from some time on."""
 
 
 def since_named(what: str, time: int) -> str:

@@ -19,7 +19,7 @@ TTL: Final = "ttl"
 WITHIN: Final = "within"
 
 HEAD: Final = ("verb", "kind", "clock", "late rows", "comes out", "keeps")
-"""What the parts of a row of an account are."""
+"""The titles of the parts of an account's row."""
 
 _UNITS: Final[Mapping[str, int]] = {
     "d": 86_400_000_000,

@@ -83,7 +83,7 @@ def call_aggregate(
         until=others,
         ttl=None if ttl is None else in_micros(ttl, "ttl"),
         expired=Expired(expired),
-        # Where no call goes by time, nothing depends on the order.
+        # If no call goes by time, nothing depends on the order.
         order=order if by_time else None,
         begin=begin,
         binding=binding,

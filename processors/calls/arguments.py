@@ -42,11 +42,11 @@ On: TypeAlias = str | Sequence[str] | Mapping[str, str]
 """The columns that must be equal: names that both sides have, or left names with the right ones."""
 
 INPUT: Final = "input"
-"""What messages, topics and files call the only input of a verb."""
+"""The name of the only input of a verb in messages, topics and files."""
 
 LEFT: Final = "left"
 RIGHT: Final = "right"
-"""What they call those of a join."""
+"""The names of the inputs of a join there."""
 
 
 def check_calls(calls: Mapping[str, AggregateCall], window: Windows | None) -> None:
@@ -252,7 +252,7 @@ _SPELLINGS: Final = {"full": "outer", "leftouter": "left", "rightouter": "right"
     "leftsemi": "semi",
     "leftanti": "anti",
 }
-"""What Spark also calls types of joins, without case and underscores."""
+"""Other names that Spark has for types of joins, without case and underscores."""
 
 
 def chosen_join(how: str, known: Iterable[JoinType]) -> JoinType:

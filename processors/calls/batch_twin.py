@@ -26,7 +26,7 @@ class Differs(StrEnum):
     """It was written, and is not computed."""
 
     DIFFERENT = "different"
-    """What was written for its key has other values."""
+    """The rows written for its key have other values."""
 
 
 class Unequal(NamedTuple):

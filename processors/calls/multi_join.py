@@ -39,12 +39,12 @@ OnEach: TypeAlias = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """The columns of the key: names that all tables have, or those of each table by its name."""
 
 HowEach: TypeAlias = TablesHow | Mapping[str, TablesHow]
-"""How tables are joined, or how each but the first joins those before it, by its name."""
+"""The type of all joins, or, by name, of the join of each table but the first with those before it."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _TAKEN: Final = (INPUT, LEFT, RIGHT, "latest")
-"""What inputs and stores of other verbs are called."""
+"""The names of inputs and stores of other verbs."""
 
 
 def check_tables(tables: object) -> None:

@@ -128,7 +128,7 @@ Read = TypeVar("Read", bound=Reading)
 """The same, where a function has it."""
 
 Column = TypeVar("Column")
-"""What may stand for a column: its name, or on Spark also an expression."""
+"""A column as the user gives it: its name, or on Spark also an expression."""
 
 
 def packed_order(rows: Reading) -> pa.Schema:

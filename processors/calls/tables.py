@@ -27,7 +27,7 @@ _DAY: Final = 86_400_000_000
 """Microseconds in a day."""
 
 _DAYS: Final = MAX_TIME // _DAY
-"""How many days from 1970 a time in microseconds may be."""
+"""The greatest distance in days from 1970 of a time in microseconds."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ class Side(StrEnum):
     """The code that has a row."""
 
     NOW = "only now"
-    """That of now alone."""
+    """The current code alone."""
 
     CHANGED = "only changed"
     """The changed one alone."""

@@ -172,7 +172,7 @@ def combiner_of(plan: Plan, topic: str) -> Combiner | None:
 def of_repartition_topic(plan: Plan, topic: str, produced: Produced) -> Combining | None:
     """Return the combining of a repartition topic's records; None if they are not combined."""
     combiner = combiner_of(plan, topic)
-    # What other serdes have written they may not be able to read, and then the task has to say so.
+    # They may not be able to read what other serdes have written, and then the task has to say so.
     plain = all(serde(one or BYTES) in _SOUND for one in (produced.key_serde, produced.value_serde))
     return Combining(combiner) if combiner is not None and plain else None
 

@@ -108,7 +108,7 @@ class Form(Enum):
 
 WINDOW_ROWS: Final = 1 << 18
 WINDOW_BYTES: Final = 32 << 20
-"""How many records may become Python objects at a time: at most this many, and about this many bytes in columns."""
+"""The records that may become Python objects at a time: at most so many, and about so many bytes in columns."""
 
 COLUMNS_FROM: Final = 500
 """Shorter runs are objects at once: what a call for a whole column costs is then more than what it saves.

@@ -19,7 +19,7 @@ pc: Any = _compute
 LEAST: Final = 100
 """Of a run of fewer records one is looked at; of a micro-batch of fewer, nothing is told."""
 MOST: Final = 3
-"""How many keys are told of."""
+"""The number of keys that are reported."""
 HOT: Final = 1 / 8
 """The share of a task's records from which on a key is told of."""
 
@@ -29,7 +29,7 @@ _SEEN: Final = 8
 _HELD: Final = 1 << 12
 """So many keys are held at most, between two runs."""
 _PLACES: Final = (np.arange(_SAMPLE) + np.random.default_rng(7).random(_SAMPLE)) / _SAMPLE
-"""Where a sample is taken, as shares of a run: evenly, and without a period that records could have, too."""
+"""The places of a sample, as shares of a run: even, and without a period that records could have, too."""
 _SPREAD: Final = 2_654_435_761
 """Makes numbers that follow each other look drawn (Knuth's multiplicative hashing)."""
 

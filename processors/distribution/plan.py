@@ -17,7 +17,7 @@ from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.topology import Topology
 
 BETWEEN_SINKS: Final = "~"
-"""What stands between the names of sinks that are written together; directories can have it as it is."""
+"""The text between the names of sinks that are written together; names of directories can have it."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ _UNITS: Final[Mapping[str, CalendarUnit]] = {
     "1 quarter": CalendarUnit.QUARTER,
     "12 months": CalendarUnit.YEAR,
 }
-"""How users write them."""
+"""The units as users write them."""
 
 _NOT_EVEN: Final = ("month", "quarter", "year")
 

@@ -32,7 +32,7 @@ _SYNONYMS: Final = (
     {"ttl", "retention", "expiry", "history"},
     {"processor", "rule", "function", "func"},
 )
-"""Names that libraries have for the same: whoever gives one of them to a function means another one that it has."""
+"""Names that libraries have for the same thing: a user who gives one of them means the one that the function has."""
 
 
 def fitted(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:

@@ -33,13 +33,13 @@ TablesHow: TypeAlias = Literal[
     "full_outer",
     "fullouter",
 ]
-"""Those of several tables by key."""
+"""The types of joins of several tables by key."""
 
 TableHow: TypeAlias = TablesHow | Literal["right", "right_outer", "rightouter"]
-"""Those of two tables."""
+"""The types of joins of two tables."""
 
 StreamHow: TypeAlias = AsofHow | TableHow
-"""Those of two streams."""
+"""The types of joins of two streams."""
 
 
 class Side(Enum):
@@ -89,7 +89,7 @@ TABLE_JOINS: Final = (JoinType.INNER, JoinType.LEFT, JoinType.OUTER)
 """The joins of two tables by key."""
 
 FOREIGN_KEY_JOINS: Final = (JoinType.INNER, JoinType.LEFT, JoinType.RIGHT, JoinType.OUTER)
-"""Those of two tables by a foreign key of the left one."""
+"""The joins of two tables by a foreign key of the left one."""
 
 
 class AsofDirection(Enum):

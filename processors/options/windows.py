@@ -388,7 +388,7 @@ class SessionWindows(Windows):
 
     @property
     def retention(self) -> int:
-        # What has a gap of its own still meets a session that has been over for as long as the grace.
+        # A record with its own gap still meets a session that has been over for as long as the grace.
         return max(self.gap + self.grace, 1) + (self.gap_of is not None)
 
     @property

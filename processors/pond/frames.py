@@ -30,7 +30,7 @@ Frame: TypeAlias = object
 """A table of Arrow, a DataFrame of pandas or Polars or whatever else has ``__arrow_c_stream__``, or a list of dicts."""
 
 _INDEX: Final = re.compile(r"__index_level_\d+__")
-"""What pandas calls the levels of an index that has no name."""
+"""The names of pandas for the levels of an index without a name."""
 
 _WIDER: Final[Mapping[pa.DataType, pa.DataType]] = {
     pa.uint8(): pa.int16(),

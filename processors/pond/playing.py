@@ -25,7 +25,7 @@ from millpond.stores.encoding.times import Duration
 pc: Any = _compute
 
 _LOOKS: Final = 64
-"""How often the size of the state is looked at, at most, while rows are played."""
+"""The greatest number of looks at the size of the state while rows are played."""
 
 MakeVerb = Callable[[timedelta], MicroBatches]
 """Makes the verb with a grace."""

@@ -55,10 +55,10 @@ from millpond.stores.backend.registry import supplier
 from millpond.stores.encoding.times import Duration
 
 Given = TypeVar("Given", contravariant=True)
-"""What a verb is given for an input."""
+"""The argument of a verb for an input."""
 
 Result = TypeVar("Result", covariant=True)
-"""What a verb returns."""
+"""The result of a verb."""
 
 
 class Verbs(ABC, Generic[Given, Result]):

@@ -24,7 +24,7 @@ from millpond.processors.options.known_names import did_you_mean
 
 _LARGEST_FLOAT: Final = float(np.finfo(np.float32).max)
 _MISFITS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
-"""How Arrow refuses a value."""
+"""The errors with which Arrow refuses a value."""
 
 _LEAST: Final = -(1 << 63)
 """The least interval that Spark has, in microseconds."""

@@ -12,7 +12,7 @@ from millpond.processors.runtime.batches.headers import NO_HEADERS, Headers
 from millpond.processors.runtime.kept_time import KeptTime
 
 TASK_TIME: Final = "task-time"
-"""What the names of kept stream times of tasks begin with."""
+"""The beginning of the names of kept stream times of tasks."""
 
 
 class RecordMetadata(NamedTuple):

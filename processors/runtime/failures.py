@@ -26,10 +26,10 @@ from millpond.processors.runtime.batches.headers import NO_HEADERS, Headers
 from millpond.processors.runtime.counters import CounterName
 
 _OWN: Final = str(Path(millpond.__file__).parent)
-"""Where Millpond's code is."""
+"""The directory of Millpond's code."""
 
 _MOST: Final = 200
-"""How much of a key, a value or a text a message shows."""
+"""The number of characters of a key, a value or a text that a message shows."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from millpond.errors import ProcessorUseError
 from millpond.processors.runtime.kept_time import KeptTime
 
 PUNCTUATION: Final = "punctuation"
-"""What the names of kept times of punctuations begin with."""
+"""The beginning of the names of kept times of punctuations."""
 
 
 class PunctuationType(Enum):

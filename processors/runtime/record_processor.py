@@ -51,7 +51,7 @@ class RecordProcessor(Processor):
     _out: BatchBuilder
     _to: str | None = None
     _full: list[tuple[BatchBuilder, str | None]]
-    """What has been forwarded before ``_out``, each for another child than the next, and to which."""
+    """The records forwarded before ``_out``, with their child, in runs of one child each."""
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)

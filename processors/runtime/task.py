@@ -344,7 +344,7 @@ class Task:
         """
         self.settle()
         for processor in self._processors.values():
-            # What a parent held back until its flush has to be there before a child lets everything go.
+            # Records that a parent held back until its flush must arrive before a child lets everything go.
             _step(processor, processor.flush)
             _step(processor, processor.complete)
 

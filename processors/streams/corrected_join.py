@@ -39,7 +39,7 @@ from millpond.stores.typed.windows.window import WindowStore
 
 PAIR: Final = "pair"
 GONE: Final = "gone"
-"""What comes out: what the joiner makes of a record and its match, and whether that is no result any more."""
+"""The fields of results: what the joiner makes of a record and its match, and whether that is no result any more."""
 
 _MATCHED: Final = b""
 """Stands for a match of which nothing is shown."""

@@ -47,7 +47,7 @@ SIDES: Final = (Side.RIGHT, Side.LEFT)
 
 SIDE_AT: Final = 2 * TIME_SIZE
 KEY_FROM: Final = SIDE_AT + 1
-"""Where the side and the key begin in a row."""
+"""The places in a row where the side and the key begin."""
 
 _LENGTH: Final = Struct(">I")
 _HEAD: Final = Struct(">QQB")

@@ -27,10 +27,10 @@ from millpond.stores.typed.windows.duplicate_columns import DuplicateColumns
 from millpond.stores.typed.windows.window import WindowStore
 
 COLUMNS_FROM = 24
-"""How many records a run has at least to be joined as columns; fewer are faster one by one."""
+"""The least number of records in a run that is joined as columns; fewer are faster one by one."""
 
 MOST_RESULTS = 1 << 16
-"""How many results the joiner makes at most at a time."""
+"""The greatest number of results that the joiner makes at a time."""
 
 
 class VectorizedWindowJoin(WindowJoin):

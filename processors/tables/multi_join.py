@@ -42,7 +42,7 @@ def shown_sides(there: Sequence[Booleans], types: Sequence[JoinType]) -> list[Bo
     whole, *others = there
     shown = [whole]
     for side, join_type in zip(others, types, strict=True):
-        # Where those before have no result, their rows are not in that of an outer join either.
+        # If the sides before have no result, an outer join does not show their rows either.
         shown = [*(one & whole for one in shown), side]
         if join_type is JoinType.INNER:
             whole = whole & side

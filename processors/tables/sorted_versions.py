@@ -26,10 +26,10 @@ Hashes = npt.NDArray[np.uint64]
 
 _PRIME: Final = np.uint64(0x100000001B3)
 _SEED: Final = 0xCBF29CE484222325
-"""Those of FNV-1a with 64 bits."""
+"""The constants of FNV-1a with 64 bits."""
 
 _BLOCK: Final = 1 << 15
-"""How many keys take a step together."""
+"""The number of keys that take a step together."""
 
 
 class GetterAt(Protocol):

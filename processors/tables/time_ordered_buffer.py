@@ -67,7 +67,7 @@ _SIZE: Final = Struct(">I")
 _SEQUENCE: Final = "sequence"
 _SEQUENCE_SIZE: Final = 8
 _LARGEST_BYTE: Final = 0x7F
-"""Nobody has counted further than what begins with this byte, so there is room for every record to come."""
+"""The first byte of the greatest number that can be reached, so there is room for every record to come."""
 
 
 _Held: TypeAlias = tuple[Any, Any, int, Headers | None]

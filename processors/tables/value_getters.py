@@ -26,7 +26,7 @@ class ValueGetter(ABC):
     """Reads a table's current value, through the operators between the table and its store."""
 
     versioned: bool = False
-    """Whether ``get_as_of`` works: the reads end in a versioned store."""
+    """True if ``get_as_of`` works: the reads end in a versioned store."""
 
     value_type: pa.DataType | None = None
     """The type of the values as an Arrow array, where the store's serde has one."""

@@ -28,7 +28,7 @@ class TableOperation(ABC):
     """The function from the old table's keys and values to the new values."""
 
     drops_repeated_tombstones: bool = False
-    """Whether an update from no value to no value is unnecessary, if the old value is known."""
+    """True if an update from no value to no value is unnecessary when the old value is known."""
 
     @abstractmethod
     def apply(self, keys: list[Any], values: list[Any]) -> list[Any]:
@@ -122,7 +122,7 @@ class TableOperator(TableProcessor):
                 batch.positions,
                 batch.headers,
             )
-        # What fails in there has been counted, so that nothing above is done again.
+        # Failures in there have been counted, so nothing above is done again.
         self.context.attempt(self._write, updates)
 
     def process_columns(self, columns: Columns) -> None:

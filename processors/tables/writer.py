@@ -49,7 +49,7 @@ class TableWriter:
         self._columns = table_columns(store)
         self._updates = UpdateForwarder(context, store.key_serde, caching=config.caching)
         self._ttl = TimeToLive(context, store)
-        # Where neither goes by time, the order in which updates come is enough.
+        # If neither goes by time, the order in which updates come is enough.
         timed = self._versioned is not None or self._ttl.expires
         self._turns = Turns(self._table) if config.in_turn and timed else None
         self._reached = MIN_TIME

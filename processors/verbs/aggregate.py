@@ -61,10 +61,10 @@ GAP: Final = "millpond_gap"
 Windows: TypeAlias = TimeWindows | CumulativeWindows | SlidingWindows | SessionWindows
 
 NO_CHANGES: Final[Mapping[int, Windows]] = {}
-"""What says that there have never been other windows."""
+"""The argument if there have never been other windows."""
 
 NO_BITS: Final[Mapping[str, int]] = {}
-"""What tells nothing of grouping sets."""
+"""The argument if no result tells of grouping sets."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ CORRECTED: Final = "corrected"
 """The store of left rows whose results may still be corrected, and the node of the join."""
 
 _SIDES: Final = pa.struct([("left", pa.binary()), ("right", pa.binary())])
-"""What is joined: two packed rows."""
+"""The type of joined rows: two packed rows."""
 
 
 @dataclass(frozen=True)

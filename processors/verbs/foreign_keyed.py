@@ -23,7 +23,7 @@ from millpond.stores.encoding.rows.tuple_keys import KeyCodec, null_rows
 pc: Any = _compute
 
 FOREIGN: Final = b"\x01"
-"""What such a row begins with; a row itself is an array of MessagePack, which never does."""
+"""The first byte of such a row; a row itself is an array of MessagePack, which never begins so."""
 
 _NO_KEY: Final = b"\xff\xff\xff\xff"
 _HEAD: Final = len(FOREIGN) + len(_NO_KEY)
@@ -31,7 +31,7 @@ _NONE: Final = int.from_bytes(_NO_KEY)
 _PARTS: Final = 3
 _KEY: Final = 1
 _ROW: Final = 2
-"""How many parts a value has, and which of them the key is and the row."""
+"""The number of a value's parts, and the places of the key and the row among them."""
 
 
 def with_foreign_keys(codec: KeyCodec, columns: pa.Table, rows: Array, *, null_safe: bool = False) -> Array:

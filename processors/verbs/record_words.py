@@ -18,7 +18,7 @@ from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.typed.windows.windowed import Windowed
 
 _MOST: Final = 200
-"""How much of a row a message shows."""
+"""The number of characters of a row that a message shows."""
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ REVERSIBLE_VERSION: Final = 1
 _UNPACKABLE: Final = (TypeError, ValueError, OverflowError, AttributeError)
 _UNREADABLE: Final = (TypeError, ValueError, msgpack.UnpackException)
 _UNUSABLE: Final = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError)
-"""What functions raise for states that are MessagePack, but not theirs."""
+"""The errors of functions for states that are MessagePack, but not theirs."""
 
 
 class InputSerde(ColumnarSerde[tuple[Any, ...]]):

@@ -61,7 +61,7 @@ INPUT_SERDE: Final = InputSerde(ORDERED_ROWS)
 """Reads packed rows behind their orders."""
 
 _RANKED: Final = pa.struct([(RANK, pa.int32()), ("row", pa.binary())])
-"""What comes out: a rank, and its row, null where there is none any more."""
+"""The type of results: a rank, and its row, null where there is none any more."""
 
 
 @dataclass(frozen=True)

@@ -37,10 +37,10 @@ from millpond.processors.verbs.verb import INSTANT
 from millpond.stores.encoding.times import Duration
 
 MAX_BYTES: Final = 1 << 30
-"""How many bytes the rows of a table may take in memory by default."""
+"""The bytes that the rows of a table may take in memory by default."""
 
 _MOST_BYTES: Final = (1 << 31) - 1
-"""How many bytes a column of Arrow's can have."""
+"""The greatest number of bytes in a column of Arrow's."""
 
 _NEVER: Final = (datetime(MAXYEAR, 1, 1) - datetime(1970, 1, 1)).days * 86_400_000_000
 

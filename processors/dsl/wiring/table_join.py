@@ -26,7 +26,7 @@ from millpond.stores.encoding.serdes import serde
 from millpond.stores.typed.terms import Terms
 
 History = Literal["latest", "complete"]
-"""Which results an update makes: the key's latest, or all whose time it covers."""
+"""The results that an update makes: the key's latest, or all whose time it covers."""
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ _ONCE: Final = {
     "record_by_record": "call context.declare(record_by_record=True) in init, or in open of a RecordProcessor",
     "flush": "forward in process what it has held back, or in complete; if it is something else, give it another name",
 }
-"""What classes of processors had in earlier releases, and what to write instead."""
+"""The attributes that classes of processors had in earlier releases, and the code to write instead."""
 
 
 def as_operator(processor: Processor) -> Operator:

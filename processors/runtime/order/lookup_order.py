@@ -28,10 +28,10 @@ from millpond.stores.encoding.serdes import PLAIN_KEYS, serde
 _NEVER: Final = np.iinfo(np.int64).min
 
 SECTION: Final = 1 << 16
-"""How many records are put in a new order at a time, so that not all results of a micro-batch are held back."""
+"""The records that are put in a new order at a time, so that not all results of a micro-batch are held back."""
 
 SHORTEST: Final = 32
-"""How few at least: in a shorter section, there would be nothing to gain."""
+"""The least number of them: in a shorter section, there would be nothing to gain."""
 
 
 class _Arrived(NamedTuple):

@@ -245,7 +245,7 @@ class ForeignTableJoin(Operator):
         sizes = np.fromiter(map(len, found), np.int64, len(found))
         updates = distinct.indices.to_numpy()
         told = sizes[updates]
-        # Those of the key of each update lie side by side.
+        # The subscriptions of each update's key lie side by side.
         starts = np.repeat((sizes.cumsum() - sizes)[updates] - (told.cumsum() - told), told)
         places: Any = pa.array(starts + np.arange(len(starts)))
         rows = np.arange(len(columns)).repeat(told)

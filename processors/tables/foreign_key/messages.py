@@ -83,9 +83,9 @@ class Content(IntEnum):
 
 
 FORGET: Final = Instruction.DELETE_KEY_NO_PROPAGATE, Instruction.DELETE_KEY_AND_PROPAGATE
-"""What to tell a foreign key that is no longer named; the second asks for an answer."""
+"""The instructions for a foreign key that is no longer named; the second asks for an answer."""
 ASK: Final = Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE, Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE
-"""What to tell one that is named; to the second the lack of a foreign value matters only if there is a result."""
+"""The instructions for one that is named; to the second a missing foreign value matters only if there is a result."""
 
 _INSTRUCTIONS: Final = {int(instruction): instruction for instruction in Instruction}
 _CONTENTS: Final = {int(content): content for content in Content}

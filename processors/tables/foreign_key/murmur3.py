@@ -16,7 +16,7 @@ _HASH = struct.Struct(">QQ")
 
 _WORTH_COLUMNS: Final = 16
 _TOGETHER: Final = 4096
-"""How many values are hashed together, so that their numbers stay in the processor's cache."""
+"""The number of values that are hashed together, so that they stay in the processor's cache."""
 
 _MASK = (1 << 64) - 1
 _SEED = 104729

@@ -21,10 +21,10 @@ GROUPING: Final = "grouping"
 """The function that tells of grouping sets, and aggregates nothing."""
 
 MOST_ROWS: Final = (1 << 31) - 1
-"""How many rows an argument may ask for."""
+"""The greatest number of rows that an argument may ask for."""
 
 USER_DEFINED: Final = "user_defined"
-"""What all functions are called that users define."""
+"""The name of all functions that users define."""
 
 _BY_TIME: Final = ("first", "last", "collect", "map_agg")
 _COMPARING: Final = (

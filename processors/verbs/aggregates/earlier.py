@@ -11,7 +11,7 @@ BEHIND: Final = (
     "right_time=..., direction='forward', exact=False, tolerance=..., grace=..., history=...), where later has the "
     "rows with all columns but those in on under other names"
 )
-"""How a user gets what ``lag`` gives of the row before."""
+"""The advice to a user who asks for the row behind each one."""
 
 
 @fitted

@@ -27,7 +27,7 @@ OPERATIONS: Final[Mapping[str, Change]] = {
     **dict.fromkeys(("delete", "d", "-d"), Change.DELETE),
     **dict.fromkeys(("update_preimage", "-u"), Change.BEFORE),
 }
-"""What each operation does; upper and lower case mean the same."""
+"""The changes by their words in feeds; upper and lower case mean the same."""
 
 KNOWN: Final = f"{', '.join(OPERATIONS)}, in upper or lower case"
 """The operations as messages show them."""

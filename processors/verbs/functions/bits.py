@@ -22,7 +22,7 @@ _COMBINING: Final[dict[Combine, tuple[Any, int]]] = {
     or_: (np.bitwise_or, 0),
     xor: (np.bitwise_xor, 0),
 }
-"""What does the same for columns, and the value that leaves all others as they are."""
+"""The same for columns, and the value that leaves all others as they are."""
 
 
 class Bits(AggregateFunction):

@@ -62,7 +62,7 @@ _LARGEST: Final = 1e290
 
 
 MOST_LEFT: Final = 1 / 4
-"""Where more is left of the rows, they travel as they are."""
+"""The greatest share of rows that may be left; beyond it, rows travel as they are."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from millpond.processors.verbs.functions.function import AggregateFunction
 pc: Any = _compute
 
 Powers = tuple[int, int]
-"""How often the first and the second value are factors of a product."""
+"""The powers of the first and the second value in a product."""
 
 
 class Complete(Chosen):

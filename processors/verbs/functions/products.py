@@ -22,7 +22,7 @@ import pyarrow as pa
 from millpond.processors.verbs.functions.exact_sums import ExactSums, Unit, from_bytes, quotient, to_bytes
 
 _BITS: Final = 1024
-"""How many bits of a product are kept."""
+"""The number of bits of a product that are kept."""
 _HIGHEST: Final = 1_100
 """The binary logarithm of a product that is far beyond the greatest float."""
 _LOWEST: Final = -1_200

@@ -53,7 +53,7 @@ _MAX_DIGITS: Final = 38
 _INT128: Final = 1 << 127
 _WIDE: Final = 16
 _TOO_MANY: Final = 16
-"""How many floats a sum is at most; more of them cost room, fewer cost time."""
+"""The greatest number of floats in a sum; more of them cost room, fewer cost time."""
 
 
 def whole(value: Any) -> int:

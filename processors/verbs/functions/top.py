@@ -26,7 +26,7 @@ from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 pc: Any = _compute
 
 ORDERED_ROWS: Final = pa.struct([("order", pa.binary()), ("row", pa.binary())])
-"""What a row brings."""
+"""The type of a row's value."""
 
 _LIST: Final = pa.list_(pa.binary())
 
@@ -34,7 +34,7 @@ TOP: Final = pa.struct([("0", _LIST), ("1", _LIST)])
 """A state: orders and rows."""
 
 STATE_SERDE: Final = StateSerde(Slots.first("top-n-state-1: orders, rows", 2), TOP, [[], []])
-"""How states are kept. Its name has the number of their form, and is part of a topology's fingerprint."""
+"""The serde of states. Its name has the number of their form, and is part of a topology's fingerprint."""
 
 
 class TopFold(MergingFold):

@@ -27,7 +27,7 @@ _TABLES: Final = 8
 """Of how many tables a process has rows in memory: those that were read last."""
 
 _SHOWN: Final = 80
-"""How many characters of a version are shown: it may be the names of many files."""
+"""The number of characters of a version that are shown: it may be the names of many files."""
 
 
 @dataclass(frozen=True)

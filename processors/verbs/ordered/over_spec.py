@@ -41,7 +41,7 @@ NO_ARGUMENT: Final = pa.bool_()
 """The type in the place of an argument where rows bring none for a call; all are null."""
 
 _NAME: Final = f"over-state-1: aggregate-state-{STATE_VERSION}: "
-"""What the name of the serde of states begins with; behind it are the calls with which they begin."""
+"""The beginning of the name of the serde of states; behind it are the calls with which they begin."""
 
 
 @dataclass(frozen=True)
