@@ -85,7 +85,7 @@ SPARK = [
     "adapters.spark.verbs",
     "adapters.spark",
 ]
-TOP = ["bench", "demo", "cli", "__main__"]
+TOP = ["pytest_plugin", "bench", "demo", "cli", "__main__"]
 ROOMS = [*BASE, *STORES, *PROCESSORS, *ADAPTERS, *INSPECT, *SPARK, *TOP]
 NOT_AT_ALL = {
     "processors.aggregations": {"processors.streams"},

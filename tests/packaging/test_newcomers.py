@@ -164,6 +164,26 @@ def test_the_programs_of_the_readme_take_less_than_a_minute_and_the_first_one_ma
     assert first.aside == ""
 
 
+FIXTURE = """
+import pyarrow as pa
+from datetime import datetime
+from millpond.processors.verbs import aggregates as agg
+
+def test_counts(any_batches):
+    rows = [{"k": "a", "at": datetime(2026, 6, 1, hour)} for hour in range(6)]
+    schema = pa.Table.from_pylist(rows).schema
+    assert any_batches(lambda pond: pond.aggregate(schema, {"n": agg.count()}, by="k", time="at"), rows)[0]["n"] == 6
+"""
+
+
+@pytest.mark.long
+def test_pytest_finds_the_fixture_of_an_installed_millpond(newcomer: Newcomer, tmp_path: Path) -> None:
+    (tmp_path / "test_own.py").write_text(FIXTURE)
+    command = [str(newcomer.environment.python), "-m", "pytest", "-q", "test_own.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.long
 def test_the_sdist_and_the_wheel_pass_twine_and_each_of_them_installs(tmp_path: Path) -> None:
     pytest.importorskip("twine")

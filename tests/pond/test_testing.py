@@ -1,15 +1,21 @@
 """The helpers that ship for tests of jobs: rules on rows, clocks, and rows in any micro-batches."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 
+import millpond
 from millpond import Pond
 from millpond.errors import ConfigurationError, RecordError, UserFunctionError
+from millpond.processors.pond.any_batches import AnyBatches
 from millpond.processors.pond.testing import answer, cuts
 from millpond.processors.verbs import KeyContext, KeyedProcessor, Timer
 from millpond.processors.verbs import aggregates as agg
@@ -83,3 +89,57 @@ def test_a_result_that_is_no_row_of_the_schema_is_told_with_its_column() -> None
         Pond().apply(ROWS, Named(), **RULE)
     with pytest.raises(ConfigurationError, match="apply: schema is 'n long'; give the columns of the results"):
         Pond().apply(ROWS, Counted(), key="k", time="at", schema="n long")  # type: ignore[arg-type]
+
+
+MODULE = """
+import pyarrow as pa
+from datetime import datetime
+from millpond.processors.verbs import aggregates as agg
+
+AT = pa.schema([("k", pa.string()), ("at", pa.timestamp("us"))])
+ROWS = [{"k": "a", "at": datetime(2026, 6, 1, hour)} for hour in range(6)]
+
+def test_same(any_batches):
+    found = any_batches(lambda pond: pond.aggregate(AT, {"n": agg.count()}, by="k", time="at"), ROWS)
+    assert found == [{"k": "a", "n": 6}]
+
+def test_other(any_batches):
+    any_batches(lambda pond: pond.latest(AT, key="k", time="at", history=0, name="last"), ROWS)
+    any_batches(lambda pond: pond.deduplicate(AT, key="k", time="at", within="1 day"), ROWS)
+"""
+
+
+def test_the_fixture_fails_where_micro_batches_change_the_answer_and_shows_them(tmp_path: Path) -> None:
+    (tmp_path / "test_own.py").write_text(MODULE)
+    source = str(Path(millpond.__file__).parents[1])
+    alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": source}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "millpond.pytest_plugin"]
+    done = subprocess.run([*command, "test_own.py"], cwd=tmp_path, env=alone, capture_output=True, text=True,
+                          check=False)  # fmt: skip
+    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "all rows in one micro-batch give" in done.stdout
+
+
+def test_the_fixture_feeds_both_sides_of_a_join_and_the_tables_of_more() -> None:
+    left, right = [{"k": "a", "at": DAY, "n": 1}], [{"k": "a", "at": DAY, "m": 2}, {"k": "b", "at": DAY, "m": 3}]
+    one, other = (pa.Table.from_pylist(rows).schema for rows in (left, right))
+    fed = AnyBatches("seed")
+    for in_order in (True, False):
+        joined = fed(
+            lambda pond: pond.stream_join(one, other, on="k", time="at", within=0, grace="1 day"),
+            left=left, right=right, in_order=in_order,
+        )  # fmt: skip
+        assert [(row["n"], row["m"]) for row in joined] == [(1, 2)]
+    tables = {"one": one, "other": other}
+    found = fed(
+        lambda pond: pond.multi_join(tables, on="k", time="at", how="outer"), tables={"one": left, "other": right}
+    )
+    assert [(row["k"], row["n"], row["m"]) for row in found] == [("a", 1, 2), ("b", None, 3)]
+
+
+def test_who_does_not_ask_for_the_fixture_loads_nothing_of_millpond() -> None:
+    code = (
+        "import sys; import millpond.pytest_plugin; print([one for one in sys.modules if one.startswith('millpond.')])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told.strip() == "['millpond.pytest_plugin']"

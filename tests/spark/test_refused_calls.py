@@ -172,6 +172,11 @@ ARGUMENTS = [
         lambda calls: calls.pond.latest(calls.frames.right, key="k", time="since", history="1 hour"),
     ),
     Refused(
+        "time is \n; give the name of a column that both sides have, such as ",
+        lambda calls: calls.asof(left_time=None, right_time=None, time=F.col("at")),
+        lambda calls: calls.asof(),
+    ),
+    Refused(
         "how is ",
         lambda calls: calls.asof(how="outer"),
         lambda calls: calls.asof(how="inner"),
