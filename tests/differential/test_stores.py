@@ -44,6 +44,7 @@ class Side:
         return list(self._transaction.scan())
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("kind", KINDS, ids=[kind.id for kind in KINDS])
 def test_every_backend_gives_the_same_answers_and_holds_the_same_rows(kind: KindUnderTest, tmp_path: Path) -> None:
     backends = [open_backend(name, tmp_path / name) for name in BACKENDS]

@@ -180,6 +180,7 @@ class Entries(RuleBasedStateMachine):
         self.directory.cleanup()
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("kind", [TIMESTAMPED, VERSIONED], ids=["timestamped", "versioned"])
 @pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
 def test_a_store_whose_entries_expire_is_a_dictionary_that_forgets(
