@@ -17,7 +17,7 @@
 # make test-oldest   what depends on versions of packages, with the oldest that pyproject.toml admits, in .venv-oldest,
 #                    which is made from the oldest Python
 # make test-versions the same tests with another Python or PySpark, in an environment of its own
-#                                                                                    PYTHON=python3.14 PYSPARK=4.2.1
+#                                                                                    PYTHON=python3.13 PYSPARK=4.2.1
 # make test-kafka    from Kafka to Kafka on a real broker, beside the real Kafka Streams; needs Maven and a JDK, whose
 #                    jars it puts into build/kafka
 # make test-delta    Delta tables as sinks, appended to and merged into; in .venv-oldest, as Delta Lake comes later than
