@@ -458,7 +458,7 @@ def on_spark(drawn: Round, directory: Path, spark: SparkSession, *, streaming: b
 
 
 def _streamed(drawn: Round, directory: Path, spark: SparkSession) -> tuple[dict[str, DataFrame], list[pa.Table]]:
-    """Return the results of each micro-batch, a file of each source, and of the one that tells that there are no more."""
+    """Return the results of each micro-batch, a file of each source, and of the one that tells that no more come."""
     ends = pa.table({"end": [1]})
     files = {source: [*parts, parts[0].slice(0, 0)] for source, parts in drawn.rows.items()}
     files["end"] = [*[ends.slice(0, 0)] * drawn.batches, ends]
