@@ -378,7 +378,7 @@ REFUSED = [
     Change(("Millpond.stream_join.after, no column, before a column",),
            of_stream_join(JoinWindows.of(5 * SECOND), bounds=BOUNDED),
            of_stream_join(JoinWindows.of(5 * SECOND), bounds=OwnBounds(5 * SECOND, ["before"])),
-           "with after='a column' and not '5 seconds', and do"),
+           "with after='a column' and not '5 seconds', and cannot become others"),
     Change(("Millpond.table_join.how",), of_table_join(), of_table_join(JoinType.LEFT), "how='inner' and not 'left'"),
     Change(("Millpond.aggregate.by",), of_aggregate(grouping=grouping_sets(["k", []])),
            of_aggregate(grouping=grouping_sets(["k"])),
