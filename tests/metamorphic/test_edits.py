@@ -454,9 +454,7 @@ def test_a_window_that_has_come_out_is_not_put_and_a_later_one_comes_out() -> No
     def put(editor: StateEditor) -> None:
         (row,) = editor.view("aggregate").get([OTHER]).to_pylist()  # type: ignore[union-attr]
         row = {**row, "key": [PERSON], "value": [7, 1, 1, 1]}
-        with pytest.raises(
-            ConfigurationError, match=r"up to 1970-01-01T00:16:58.* would see it; put a later one \["
-        ):
+        with pytest.raises(ConfigurationError, match=r"up to 1970-01-01T00:16:58.* would see it; put a later one \["):
             editor.put("aggregate", [{**row, "window_start": seconds(16)}])
         editor.put("aggregate", [{**row, "window_start": seconds(24)}])
 

@@ -26,7 +26,7 @@ def test_records_are_kept_as_the_page_of_formats_shows() -> None:
     "data", [b"", b"\x92", b"\xc0", b"\x91\x01", b"\x91\x92\xc4\x00\xc4\x00", b"\x91\x93\x01\x02\xc0"]
 )
 def test_what_is_none_of_its_records_is_refused(data: bytes) -> None:
-    with pytest.raises(SerdeError, match="nothing that serde 'corrected-records-1' has written"):
+    with pytest.raises(SerdeError, match="was not written by serde 'corrected-records-1'"):
         KeptSerde().deserialize(data)
 
 

@@ -213,5 +213,5 @@ def test_ticks_that_can_wake_nobody_are_refused(spark: SparkSession, tmp_path: P
     still = spark.createDataFrame([], rows.schema)
     with pytest.raises(ConfigurationError, match="the inputs are static"):
         SparkStreams(pulses(), **options).transform({"in": still}, ticks=ticks)
-    with pytest.raises(ConfigurationError, match="nobody to wake"):
+    with pytest.raises(ConfigurationError, match="no task to wake"):
         SparkStreams(builder.build(), **options).transform({"in": rows}, ticks=ticks)
