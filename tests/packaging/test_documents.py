@@ -62,7 +62,7 @@ WORDS = {
     "docs/coming-from-spark.md": 3_500,
     "docs/command-line.md": 1_150,
     "docs/counters.md": 850,
-    "docs/differences-from-kafka-streams.md": 2_900,
+    "docs/differences-from-kafka-streams.md": 2_500,
     "docs/doctor.md": 1_050,
     "docs/durability.md": 4_450,
     "docs/editing-state.md": 1_200,
