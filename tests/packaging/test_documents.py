@@ -70,7 +70,7 @@ WORDS = {
     "docs/headers.md": 700,
     "docs/kafka.md": 600,
     "docs/limits.md": 1_230,
-    "docs/looking-at-state.md": 1_400,
+    "docs/looking-at-state.md": 1_200,
     "docs/metrics.md": 1_375,
     "docs/names-elsewhere.md": 2_100,
     "docs/nexmark.md": 850,
