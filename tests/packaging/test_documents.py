@@ -71,7 +71,7 @@ WORDS = {
     "docs/kafka.md": 600,
     "docs/limits.md": 1_230,
     "docs/looking-at-state.md": 1_200,
-    "docs/metrics.md": 1_375,
+    "docs/metrics.md": 1_200,
     "docs/names-elsewhere.md": 2_100,
     "docs/nexmark.md": 850,
     "docs/operating.md": 3_800,
