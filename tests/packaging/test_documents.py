@@ -77,7 +77,7 @@ WORDS = {
     "docs/operating.md": 3_800,
     "docs/packaging.md": 750,
     "docs/pipelines.md": 500,
-    "docs/running-on-spark.md": 4_470,
+    "docs/running-on-spark.md": 4_000,
     "docs/scale.md": 1_350,
     "docs/side-by-side.md": 900,
     "docs/stability.md": 400,
