@@ -64,7 +64,7 @@ WORDS = {
     "docs/counters.md": 850,
     "docs/differences-from-kafka-streams.md": 2_500,
     "docs/doctor.md": 1_050,
-    "docs/durability.md": 4_450,
+    "docs/durability.md": 3_900,
     "docs/editing-state.md": 1_200,
     "docs/formats.md": 6_750,
     "docs/headers.md": 700,
