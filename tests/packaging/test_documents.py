@@ -66,7 +66,7 @@ WORDS = {
     "docs/doctor.md": 1_050,
     "docs/durability.md": 3_900,
     "docs/editing-state.md": 1_200,
-    "docs/formats.md": 6_750,
+    "docs/formats.md": 5_800,
     "docs/headers.md": 700,
     "docs/kafka.md": 600,
     "docs/limits.md": 1_230,
