@@ -24,7 +24,7 @@ class Suppressed:
             the key's window closes.
         max_records, max_bytes: the bounds of the buffer; None for no bound. An update counts as the bytes of its key
             and values, plus 28 and the length of its topic's name.
-        emit_early: whether a full buffer emits its oldest updates early; otherwise it raises ``StoreFullError``.
+        emit_early: whether a full buffer emits its oldest updates early; otherwise it raises ``BufferFullError``.
         name: the node's name; the buffer's store is called ``<name>-store``.
 
     Raises:

@@ -1,5 +1,7 @@
 """A session of Spark Connect, for a test of it: ``connect_job.py DIRECTORY`` prints what came out, as JSON.
 
+``connect_job.py DIRECTORY fails`` ends with the failure of a streaming verb that nobody catches.
+
 It is a process of its own because Connect and classic sessions do not mix in one. Where the workers' Python lacks
 Millpond, what is said of that is all that comes out.
 """
@@ -137,6 +139,18 @@ def each_batch(spark: SparkSession, directory: Path) -> list[tuple[Any, ...]]:
     return rows(spark.read.parquet(place).select("key", "times"))
 
 
+def fail(spark: SparkSession, directory: Path) -> None:
+    """Await a query of a verb with a row that has no time."""
+    (directory / "untimed").mkdir()
+    rows = pa.table({"customer": ["c1"], "at": pa.nulls(1, pa.timestamp("us", "UTC"))})
+    pq.write_table(rows, directory / "untimed" / "0.parquet")
+    source: Any = spark.readStream.schema("customer string, at timestamp").parquet(str(directory / "untimed"))
+    pond = Millpond(application_id="fails", state_dir=str(directory / "state"), backend="memory")
+    totals = source.millpond(pond).aggregate({"times": aggregates.count()}, by="customer", time="at", name="totals")
+    written = totals.writeStream.format("noop").option("checkpointLocation", str(directory / "fails-checkpoint"))
+    written.trigger(availableNow=True).start().awaitTermination()
+
+
 class Lines(logging.Handler):
     """Keeps the messages that it gets, in whichever thread."""
 
@@ -170,6 +184,8 @@ def partition_warnings(spark: SparkSession, transform: Callable[[], object]) -> 
 
 def main(directory: Path) -> None:
     spark = configure(SparkSession.builder.remote("local[2]").config(PARTITIONS, "2")).getOrCreate()
+    if sys.argv[2:] == ["fails"]:
+        fail(spark, directory)
     words = spark.createDataFrame([("a", 1, 1), ("b", 2, 2)], WORDS)
     found: dict[str, Any] = {"session": type(spark).__module__}
     refused = refusal(lambda: job(stateless(), directory, "bare").transform({"words": words}))

@@ -20,12 +20,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 JOB = Path(__file__).with_name("connect_job.py")
 
 
-def run(directory: Path, python: str) -> dict[str, Any]:
-    """Return what a session of Spark Connect gave, with a server of its own whose workers run this Python."""
+def started(directory: Path, python: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Return the ended job, which had a server of its own whose workers ran this Python."""
     # Under test, PySpark's server takes a free port instead of a fixed one.
     environment = {**os.environ, "PYSPARK_PYTHON": python, "SPARK_TESTING": "1"}
-    done = subprocess.run(
-        [sys.executable, str(JOB), str(directory)],
+    return subprocess.run(
+        [sys.executable, str(JOB), str(directory), *arguments],
         capture_output=True,
         text=True,
         timeout=300,
@@ -33,6 +33,11 @@ def run(directory: Path, python: str) -> dict[str, Any]:
         cwd=directory,
         check=False,
     )
+
+
+def run(directory: Path, python: str) -> dict[str, Any]:
+    """Return what a session of Spark Connect gave."""
+    done = started(directory, python)
     assert done.returncode == 0, done.stderr[-3000:]
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert result["session"].startswith("pyspark.sql.connect")
@@ -104,3 +109,11 @@ def test_another_state_store_provider_is_refused_until_the_session_is_configured
 def test_two_hundred_shuffle_partitions_are_worth_one_warning(found: dict[str, Any]) -> None:
     (warning,) = found["warnings"]
     assert warning.startswith("PerformanceWarning: spark.sql.shuffle.partitions is 200, but this session has 2 cores")
+
+
+def test_an_uncaught_failure_ends_on_the_sentence_that_names_verb_key_and_column(tmp_path: Path) -> None:
+    done = started(tmp_path, sys.executable, "fails")
+    assert done.returncode == 1
+    said, aside = done.stderr.splitlines()[-2:]
+    assert re.search(r"verb 'totals'.*'at'.*customer='c1'.*\[MILLPOND-[A-Z-]+\]$", said), done.stderr[-3000:]
+    assert aside == "(Spark's plan and stack are left out here)"

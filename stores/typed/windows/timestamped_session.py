@@ -15,7 +15,16 @@ class ReadOnlyTimestampedSessionStore(TimestampedStore[K, V], ReadOnlySessionSto
 
 
 class TimestampedSessionStore(ReadOnlyTimestampedSessionStore[K, V], WritableSessionStore[K, ValueAndTimestamp[V]]):
-    """A value per key and session, with its timestamp."""
+    """A value per key and session, with its timestamp.
+
+    >>> from millpond.stores.backend.memory import MemoryBackend
+    >>> from millpond.stores.backend.transaction import Transaction
+    >>> from millpond.stores.encoding.serdes import INT64, STRING
+    >>> store = TimestampedSessionStore("visits", Transaction(MemoryBackend()), STRING, INT64, retention=1000)
+    >>> store.put(Windowed("a", 10, 30), 3, 30)
+    >>> list(store.find_sessions("a", earliest_end=25, latest_start=35))
+    [(Windowed(key='a', start=10, end=30), ValueAndTimestamp(value=3, timestamp=30))]
+    """
 
     def put(self, session: Windowed[K], value: V | None, timestamp: Instant) -> None:
         """Set the value of a session as of ``timestamp``; the value None deletes it.

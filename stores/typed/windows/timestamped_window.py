@@ -16,7 +16,17 @@ class ReadOnlyTimestampedWindowStore(TimestampedStore[K, V], ReadOnlyWindowStore
 
 
 class TimestampedWindowStore(ReadOnlyTimestampedWindowStore[K, V], WritableWindowStore[K, ValueAndTimestamp[V]]):
-    """A value per key and window, with its timestamp."""
+    """A value per key and window, with its timestamp.
+
+    >>> from millpond.stores.backend.memory import MemoryBackend
+    >>> from millpond.stores.backend.transaction import Transaction
+    >>> from millpond.stores.encoding.serdes import INT64, STRING
+    >>> rows = Transaction(MemoryBackend())
+    >>> store = TimestampedWindowStore("counts", rows, STRING, INT64, retention=1000, window_size=10)
+    >>> store.put("a", 2, 14, 10)
+    >>> list(store.fetch_all(earliest=5))
+    [(Windowed(key='a', start=10, end=20), ValueAndTimestamp(value=2, timestamp=14))]
+    """
 
     def put(self, key: K, value: V | None, timestamp: Instant, window_start: Instant) -> None:
         """Set the value of ``key`` in the window that starts then, as of ``timestamp``; the value None deletes it.
