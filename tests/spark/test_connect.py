@@ -115,5 +115,5 @@ def test_an_uncaught_failure_ends_on_the_sentence_that_names_verb_key_and_column
     done = started(tmp_path, sys.executable, "fails")
     assert done.returncode == 1
     said, aside = done.stderr.splitlines()[-2:]
-    assert re.search(r"verb 'totals'.*'at'.*customer='c1'.*\[MILLPOND-[A-Z-]+\]$", said), done.stderr[-3000:]
+    assert re.search(r"verb 'totals'.*column 'at'.*'customer': 'c1'.*\[MILLPOND-[A-Z-]+\]$", said), done.stderr[-3000:]
     assert aside == "(Spark's plan and stack are left out here)"

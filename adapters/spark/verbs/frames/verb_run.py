@@ -351,7 +351,10 @@ class VerbRun:
         return backfilled(self.session, self.job, flow.runs.plan, rows, TimeUnit.MICROSECOND, results)
 
     def _source(self, rows: RowInput, verb: Verb, value_serde: Serde[Any] | None) -> RowSource:
-        key, time, op = ", ".join(rows.keys), _shown(rows.time), _shown(rows.op)
+        key, given = ", ".join(rows.keys), rows.given or {}
+        time, op = (
+            given[what].text if what in given else _shown(one) for what, one in (("time", rows.time), ("op", rows.op))
+        )
         storage = self.job.storage if self.schemas.kept else None
         event_times = EventTimes(TimeUnit.MICROSECOND, self.job.options.max_ahead, storage)
         return RowSource(
