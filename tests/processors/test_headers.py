@@ -260,7 +260,7 @@ def test_a_record_with_other_parts_keeps_its_headers_unless_they_are_replaced() 
     assert record._replace(value=3) == Record("a", 3, 2, header(7))
     assert record._replace(headers=header(8)) == Record("a", 1, 2, header(8))
     assert record._replace(headers=()) == ("a", 1, 2)
-    with pytest.raises(ValueError, match="offset"):
+    with pytest.raises((TypeError, ValueError), match="offset"):  # as Python 3.13, or one before it, says
         record._replace(offset=1)
 
 
