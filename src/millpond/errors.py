@@ -366,7 +366,7 @@ class KafkaStreamsStateError(CorruptStoreError, FormatError):
 
 
 class StoreFullError(BackendError, OSError):
-    """There is no room left for the data: on the disk, in the quota, or in the engine."""
+    """There is no room left for the data: on the disk, in the quota or in the engine."""
 
 
 class BufferFullError(StoreFullError):
