@@ -75,7 +75,7 @@ if __name__ == "__main__":
         "pyspark.worker",
         "pyspark.sql.streaming.proto.StateMessage_pb2",
         "pyspark.sql.streaming.stateful_processor_api_client",
-        "millpond.adapters.spark.operator.dataflow",
+        "millpond.adapters.spark.operator.task_operator",
         "millpond.adapters.spark.verbs.frames.sink",
         "millpond.adapters.lmdb",
         "millpond.adapters.rocksdb",

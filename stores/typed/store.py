@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from types import NoneType, TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from millpond.errors import (
     ConfigurationError,
@@ -20,54 +20,13 @@ from millpond.errors import (
 )
 from millpond.stores.backend.closed import Closed
 from millpond.stores.backend.transaction import Transaction
-from millpond.stores.encoding.keys import COMMIT_ROW, DATA, LAYOUT_ROW, METADATA, TERMS_ROW
+from millpond.stores.encoding.keys import DATA, LAYOUT_ROW, METADATA, TERMS_ROW
 from millpond.stores.encoding.serdes import Serde
+from millpond.stores.typed.kept_names import ROWS, keeps
 from millpond.stores.typed.layouts import Layout
 from millpond.stores.typed.scans import OpenScans
 from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.terms import KeptTerms, Terms
-
-ROWS: Final = {
-    row[len(METADATA) :].decode(): what
-    for row, what in {
-        COMMIT_ROW: "the local copy's position",
-        LAYOUT_ROW: "the layout of the rows",
-        TERMS_ROW: "the terms of the rows",
-    }.items()
-}
-"""The names of rows that are no metadata to users."""
-
-KEPT: Final = {
-    "observed_stream_time": "the stream time that the store has seen",
-    "expired_until": "the time up to which entries have expired",
-    "expiry_stream_time": "the time by which entries expire",
-    "expiry_timed_until": "the row up to which entries have timers",
-    "segment_interval": "the length of a segment",
-    "sequence": "the number of the last put",
-    "totals": "the number and size of what is held back",
-    "stream-time": "the stream time of an operator",
-    "stream-time-": "the stream time of an operator",
-    "waiting": "how much waits",
-    "waiting-": "how much waits",
-    "watermark": "the time up to which records have been processed",
-    "completion-": "the time up to which windows have come out",
-    "changed-": "windows that have not come out as they are",
-    "reset": "the moment to which the store was set back",
-    "task-time-": "the stream time of the task",
-    "punctuation-": "when a schedule fires next",
-}
-"""The metadata of the library, by its name."""
-
-
-def keeps(name: str) -> str | None:
-    """Return words for what the library keeps under a name; None if it keeps nothing there.
-
-    >>> keeps("waiting-2"), keeps("reset"), keeps("reset-2")
-    ('how much waits', 'the moment to which the store was set back', None)
-    """
-    of_many = (what for one, what in KEPT.items() if one.endswith("-") and name.startswith(one))
-    return ROWS.get(name) or KEPT.get(name) or next(of_many, None)
-
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -244,8 +203,8 @@ class WritableStore(Store[K, V]):
         self._write(_metadata_row(name), data)
 
     def keep_metadata(self, name: str, data: bytes) -> None:
-        """Keep metadata of the library, under a name of its own (``KEPT``), as ``put_metadata`` does."""
-        assert keeps(name) is not None, f"users may put {name!r}, too: KEPT does not list it"
+        """Keep metadata of the library, under a name of its own (``kept_names``), as ``put_metadata`` does."""
+        assert keeps(name) is not None, f"users may put {name!r}, too: kept_names.py does not list it"
         self._write(_metadata_row(name), data)
 
     def metadata_names(self, prefix: str) -> list[str]:

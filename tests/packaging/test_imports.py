@@ -246,3 +246,12 @@ def test_the_core_imports_without_what_is_heavy() -> None:
     script = f"{WITHOUT.format(HEAVY)}\nfor name in {core!r}: __import__(name)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_process_that_spark_asks_for_an_operators_state_imports_next_to_nothing() -> None:
+    pytest.importorskip("pyspark")
+    script = "import sys, millpond.adapters.spark.operator.task_operator; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    assert {"pandas", "pyarrow"}.isdisjoint(loaded)
+    assert len([name for name in loaded if name.startswith("millpond")]) < 15

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from millpond.adapters.spark.operator.on_workers import group_keys, spark_hash
+from millpond.adapters.spark.operator.group_keys import group_keys, spark_hash
 
 
 def test_hash_is_that_of_spark() -> None:

@@ -24,8 +24,8 @@ from pyspark.sql.datasource import InputPartition
 from millpond.adapters.spark.copies.warming import WarmTasks
 from millpond.adapters.spark.evolution.evolution import RunSome
 from millpond.adapters.spark.evolution.seeds import EncodeSeed, WriteSeeds
-from millpond.adapters.spark.operator.dataflow import TaskOperator
 from millpond.adapters.spark.operator.map_side import ProcessAndSend, ProcessToSink, SendSignal, SendToTasks
+from millpond.adapters.spark.operator.task_operator import TaskOperator
 from millpond.adapters.spark.outputs.query import _BatchWriter
 from millpond.adapters.spark.reading.inspection import ReadStore
 from millpond.adapters.spark.reading.state_source import ReadRequest, StateReader, StateSource

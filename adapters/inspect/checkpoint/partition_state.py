@@ -12,56 +12,15 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from struct import Struct
 from typing import Final, NamedTuple, TypeVar
 
 from millpond.adapters.inspect.checkpoint.changelogs import Changelog, StateVersion
 from millpond.adapters.inspect.checkpoint.kept_manifest import STATE_NAME, kept_manifests
 from millpond.adapters.inspect.checkpoint.snapshots import Snapshot, read_snapshot
+from millpond.adapters.inspect.checkpoint.state_values import columns_in, family_of
 from millpond.errors import CorruptFileError, FormatError, MissingFileError, SparkStateError
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.storage import Storage
-
-FAMILY_SIZE: Final = 2
-
-_ENCODING: Final = b"\x00"
-_ROW: Final = Struct("<Qi4xII")
-_WORD: Final = 8
-_HEADS: Final = (0, 8)
-"""The number of bytes before a value without and with a checksum."""
-
-
-def family_of(key: bytes) -> int:
-    """Return the id of the column family that a key belongs to."""
-    return int.from_bytes(key[:FAMILY_SIZE], "little")
-
-
-def columns_in(value: bytes) -> tuple[int, str]:
-    """Return the version and the text that a value holds.
-
-    Raises:
-        FormatError: the value is in another form, or damaged.
-    """
-    for head in _HEADS:
-        found = _row(value[head:])
-        if found is not None and (not head or int.from_bytes(value[4:8], "little") == len(value) - head):
-            return found
-    raise SparkStateError(f"it holds a value of {len(value)} bytes that holds no manifest in Spark's form of rows")
-
-
-def _row(value: bytes) -> tuple[int, str] | None:
-    """Return the two columns of a row; None if this is no such row."""
-    row = value[len(_ENCODING) :]
-    if not value.startswith(_ENCODING) or len(row) < _ROW.size:
-        return None
-    nulls, version, size, place = _ROW.unpack_from(row)
-    if nulls or place != _ROW.size or len(row) != place + -(-size // _WORD) * _WORD:
-        return None
-    try:
-        return version, row[place : place + size].decode()
-    except UnicodeDecodeError:
-        return None
-
 
 T = TypeVar("T")
 

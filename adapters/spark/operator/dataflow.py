@@ -4,15 +4,13 @@ Rule of this module: it starts nothing and checks nothing. It takes what others 
 sinks and where state lives.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from functools import reduce
+from typing import TYPE_CHECKING, cast
 
-from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from millpond.adapters.inspect.checkpoint.kept_manifest import STATE_DDL, STATE_NAME
 from millpond.adapters.spark.operator.groups import InPandas, TablesOfGroups
@@ -20,65 +18,19 @@ from millpond.adapters.spark.operator.map_side import MapSide, ProcessToSink
 from millpond.adapters.spark.operator.on_workers import OnWorkers
 from millpond.adapters.spark.operator.operator import Operator
 from millpond.adapters.spark.operator.stage import MANIFEST_COLUMN, Stage
+from millpond.adapters.spark.operator.task_operator import TaskOperator
 from millpond.adapters.spark.rows.records import Source
 from millpond.adapters.spark.rows.sink import SinkColumns
 from millpond.adapters.spark.rows.sink_blobs import EXCHANGE_DDL
-from millpond.adapters.spark.session.sent import in_workers, short_errors
+from millpond.adapters.spark.session.sent import in_workers
 from millpond.adapters.spark.worker.counters import counting_ddl, observe_reports
 from millpond.adapters.spark.worker.worker import StateSettings
-from millpond.masking import SecretsInUse
 from millpond.processors.distribution.exchange import COMPLETE, TICK
 from millpond.processors.rows.unusable import SKIP_REASONS
 from millpond.processors.runtime.counters import CounterName
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-_PACKING: Final[Any] = CloudPickleSerializer()  # type: ignore[no-untyped-call]
-
-
-class GroupOperator(Protocol):
-    """The runner of a group's tasks."""
-
-    def handle(self, number: int, rows: Iterator[Any], manifest: Any, wall_clock: int) -> "Iterator[pd.DataFrame]":
-        """Yield the output for the rows that have arrived for the group with that number, its state, and the time."""
-
-
-class TaskOperator(StatefulProcessor):
-    """One group is one task, or one of each verb that shares the operator; its rows are what a micro-batch brings.
-
-    Args:
-        operator: what the tasks run.
-        state: name and DDL of the value that Spark keeps for each task.
-    """
-
-    def __init__(self, operator: GroupOperator, state: tuple[str, str]) -> None:
-        self._secrets = SecretsInUse()
-        self._packed: bytes = _PACKING.dumps(operator)
-        self._state = state
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._manifest = handle.getValueState(*self._state)
-        self._times = handle._statefulProcessorApiClient
-
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> "Iterator[pd.DataFrame]":
-        with short_errors():
-            yield from self._operator.handle(int(key[0]), rows, self._manifest, self._wall_clock)
-
-    @property
-    def _wall_clock(self) -> int:
-        """The time of the micro-batch, in milliseconds, which Spark keeps in the checkpoint.
-
-        Spark hands it to processors with timers alone, for whom it never rests. A column with the time would be a
-        number in the code that Spark generates, so that the JVM would compile classes anew in each micro-batch.
-        """
-        now, _ = self._times.get_timestamps("ProcessingTime")
-        return int(now)
-
-    @cached_property
-    def _operator(self) -> GroupOperator:
-        operator: GroupOperator = _PACKING.loads(self._packed)
-        return operator
+    pass
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ Rule of this module: it knows no DataFrames, and starts nothing. How rows get fr
 ``dataflow``.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
 
+from millpond.adapters.spark.operator.group_keys import group_keys
 from millpond.adapters.spark.operator.map_side import MapSide, ProcessAndSend, SendSignal, SendToTasks
 from millpond.adapters.spark.operator.stage import Stage
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
@@ -23,51 +23,6 @@ from millpond.processors.options.on_error import OnError
 from millpond.processors.rows.unusable import TopicSource
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.verbs.verb import Input
-
-_MASK: Final = 0xFFFFFFFF
-_SPARK_SEED: Final = 42
-
-
-def group_keys(subtopologies: Iterable[int], partitions: int) -> dict[tuple[int, int], int]:
-    """Return the integer that stands for each (sub-topology, partition) when Spark groups records by task.
-
-    Spark sends a group to shuffle partition ``pmod(hash(integer), shuffle partitions)``. Plain 0, 1, 2, ... fall
-    unevenly; these fall evenly wherever the number of shuffle partitions divides ``partitions``. They do not depend on
-    it, because it may change. Sub-topology ``s`` takes the ``s``-th smallest integer that falls right for each
-    partition, so no two tasks ever share one.
-    """
-    return {
-        (subtopology, partition): number
-        for subtopology in subtopologies
-        for partition, number in enumerate(_spread(subtopology, partitions))
-    }
-
-
-def _spread(skip: int, partitions: int) -> list[int]:
-    """Return, for each partition, the integer that falls on it after ``skip`` others did."""
-    found: dict[int, int] = {}
-    seen = [0] * partitions
-    number = 0
-    while len(found) < partitions:
-        partition = spark_hash(number) % partitions
-        if seen[partition] == skip:
-            found[partition] = number
-        seen[partition] += 1
-        number += 1
-    return [found[partition] for partition in range(partitions)]
-
-
-def spark_hash(number: int) -> int:
-    """Return Spark's ``hash(cast(number as int))``: Murmur3 (x86, 32 bits) of four bytes, as a signed integer."""
-    k = (number & _MASK) * 0xCC9E2D51 & _MASK
-    k = (k << 15 | k >> 17) & _MASK
-    h = _SPARK_SEED ^ (k * 0x1B873593 & _MASK)
-    h = (h << 13 | h >> 19) & _MASK
-    h = (h * 5 + 0xE6546B64 & _MASK) ^ 4
-    h = (h ^ h >> 16) * 0x85EBCA6B & _MASK
-    h = (h ^ h >> 13) * 0xC2B2AE35 & _MASK
-    h ^= h >> 16
-    return h - (1 << 32) if h >> 31 else h
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ has older versions, its latest says so; and a key with a version that can be rem
 every key but those with one version that is no tombstone.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import chain
 
 from millpond.stores.backend.transaction import Transaction
-from millpond.stores.encoding.keys import DATA, INDEX, TERMINATOR, TIME_SIZE, TIMERS, last_time, pack_time, unpack_time
-from millpond.stores.encoding.times import MAX_TIME
+from millpond.stores.encoding.keys import DATA, INDEX, TERMINATOR, TIME_SIZE, last_time, unpack_time
 from millpond.stores.typed.versions.recent_versions import RecentVersions
+from millpond.stores.typed.versions.superseded_index import SupersededIndex
 from millpond.stores.typed.versions.version_rows import (
     ALONE,
     HEAD_SIZE,
@@ -27,59 +27,6 @@ from millpond.stores.typed.versions.version_rows import (
     plain_entries,
     plain_entry,
 )
-
-
-class SupersededIndex:
-    """The index of one store.
-
-    Args:
-        transaction: the store's transaction.
-        bucket: the width of the buckets in milliseconds; existing rows may have another.
-
-    Attributes:
-        bucket: the width of the buckets.
-        first: the end of the first bucket that has a row; code that writes rows by other means moves it.
-    """
-
-    def __init__(self, transaction: Transaction, bucket: int) -> None:
-        self._transaction = transaction
-        self._write = transaction.put
-        self.bucket = bucket
-        self.first = self._find_first()
-
-    def add(self, encoded_key: bytes, time: int) -> None:
-        """Note that a version of the key can be removed once the history begins at ``time``."""
-        bucket_end = min(time - time % self.bucket + self.bucket, MAX_TIME)
-        self._write(INDEX + pack_time(bucket_end) + encoded_key, b"")
-        self.first = min(self.first, bucket_end)
-
-    def expire(self, horizon: int, remove: Callable[[bytes, int], None]) -> None:
-        """Call ``remove(encoded_key, horizon)`` for the keys of all buckets that lie wholly up to ``horizon``.
-
-        There are none if ``first`` is more than ``horizon + 1``.
-        """
-        until = INDEX + pack_time(min(horizon + 2, MAX_TIME))
-        rows = [row for row, _ in self._transaction.scan(INDEX + pack_time(self.first), until)]
-        self._transaction.put_many(dict.fromkeys(rows))
-        for encoded_key in {row[1 + TIME_SIZE :] for row in rows}:
-            remove(encoded_key, horizon)
-        self.first = self._find_first(until)
-
-    def set_back(self, limit: int) -> None:
-        """Note that no version is superseded after ``limit`` any more."""
-        later = min(limit - limit % self.bucket + self.bucket, MAX_TIME)
-        rows = [row for row, _ in self._transaction.scan(INDEX + pack_time(later), TIMERS)]
-        self._transaction.put_many(dict.fromkeys(rows))
-        for row in rows:
-            self.add(row[1 + TIME_SIZE :], limit)
-        self.first = self._find_first()
-
-    def _find_first(self, start: bytes = INDEX) -> int:
-        """Return the end of the first bucket that has a row; all rows are at ``start`` or behind it."""
-        for row, _ in self._transaction.scan(start, TIMERS):
-            return unpack_time(row, 1)
-        return MAX_TIME
-
 
 _NOT_INDEXED = ALONE + LIVE
 
