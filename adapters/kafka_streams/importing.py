@@ -18,7 +18,10 @@ from millpond.stores.specs.store_spec import KeyForm, StoreKind
 
 
 def observed_stream_time(kind: StoreKind, entries: Entries) -> int | None:
-    """Return the stream time that the entries tell; None if there are none."""
+    """Return the stream time that the entries tell, the greatest time of any; None if there are none.
+
+    The Java client keeps none on disk, and a store whose latest put was a delete may have seen more.
+    """
     return max((_latest(kind, entry) for entry in entries), default=None)
 
 

@@ -40,6 +40,8 @@ from millpond.stores.durability.storage.storage import Storage
 def standby_copies(directory: Path) -> list[StandbyCopy]:
     """Return the tasks that have copies in a local directory, each with when its copies were brought on last.
 
+    No engine is opened and no lease taken: the seal beside a copy is made anew whenever it has been brought on.
+
     Raises:
         OSError: the directory cannot be read.
     """

@@ -16,7 +16,11 @@ from millpond.stores.encoding.rows.physical import around, elements, null_mask
 
 
 def in_type(column: Any, type_: Any) -> Any:
-    """Return the column, an array or a chunked one, in another form of its type."""
+    """Return the column, an array or a chunked one, in another form of its type.
+
+    No value changes. Arrow's own cast refuses a null struct with fields that are NOT NULL, at every level and even to
+    the same type, so nested types are taken apart here.
+    """
     if column.type == type_:
         return column
     if isinstance(column, pa.ChunkedArray):

@@ -38,6 +38,9 @@ _HEAD = len(DATA) + TIME_SIZE
 def relaid(rows: Iterator[Rows], interval: int, rest: int) -> Iterator[Rows]:
     """Yield rows in key order, laid into segments of ``interval`` milliseconds.
 
+    A store has one length of segments, chosen at its first commit, so only partitions that began under different
+    retentions differ. The rows of one segment are held at a time, of the longer of the two lengths.
+
     Args:
         rows: all rows of one store but metadata, in key order.
         interval: the length of the new segments.

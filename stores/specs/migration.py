@@ -32,6 +32,9 @@ UNKNOWN: Final = pack_timestamp(UNKNOWN_TIMESTAMP)
 class UnknownTimestamps(ConvertedValues):
     """The rows of ``engine``, with the unknown timestamp before each value.
 
+    Kafka Streams' timestamped stores do so on a store without timestamps: the timestamp of a value that is written is
+    left out.
+
     >>> from millpond.stores.backend.memory import MemoryBackend
     >>> engine = MemoryBackend()
     >>> UnknownTimestamps(engine).write({DATA + b"tea": pack_timestamp(5) + b"3.10"})

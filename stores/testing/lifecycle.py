@@ -55,28 +55,28 @@ _LARGEST: Final = 2**24 + 5
 _ROUNDS: Final = 60
 """The number of times that rows are written over, so that an engine tidies its files up meanwhile."""
 
-_CALLS: dict[str, Callable[[Any, Path], object]] = {
-    "get": lambda backend, _: backend.get(b"a"),
-    "scan": lambda backend, _: backend.scan(),
-    "scan of a range": lambda backend, _: backend.scan(b"a", b"b", reverse=True),
-    "scan of an empty range": lambda backend, _: backend.scan(b"b", b"a"),
-    "write": lambda backend, _: backend.write({b"a": b"1"}),
-    "write of nothing": lambda backend, _: backend.write({}),
-    "flush": lambda backend, _: backend.flush(),
+_CALLS: dict[str, Callable[[Any], object]] = {
+    "get": lambda backend: backend.get(b"a"),
+    "scan": lambda backend: backend.scan(),
+    "scan of a range": lambda backend: backend.scan(b"a", b"b", reverse=True),
+    "scan of an empty range": lambda backend: backend.scan(b"b", b"a"),
+    "write": lambda backend: backend.write({b"a": b"1"}),
+    "write of nothing": lambda backend: backend.write({}),
+    "flush": lambda backend: backend.flush(),
 }
-_OVERRIDDEN_CALLS: dict[str, Callable[[Any, Path], object]] = {
-    "get_many": lambda backend, _: backend.get_many([b"a"]),
-    "get_many of nothing": lambda backend, _: backend.get_many([]),
-    "last": lambda backend, _: backend.last(b"a", b"b"),
-    "delete_range": lambda backend, _: backend.delete_range(b"a", b"b"),
-    "delete_range of nothing": lambda backend, _: backend.delete_range(b"b", b"a"),
-    "load": lambda backend, _: backend.load([(b"a", b"1")]),
-    "load of nothing": lambda backend, _: backend.load([]),
-    "entry_count": lambda backend, _: backend.entry_count(),
+_OVERRIDDEN_CALLS: dict[str, Callable[[Any], object]] = {
+    "get_many": lambda backend: backend.get_many([b"a"]),
+    "get_many of nothing": lambda backend: backend.get_many([]),
+    "last": lambda backend: backend.last(b"a", b"b"),
+    "delete_range": lambda backend: backend.delete_range(b"a", b"b"),
+    "delete_range of nothing": lambda backend: backend.delete_range(b"b", b"a"),
+    "load": lambda backend: backend.load([(b"a", b"1")]),
+    "load of nothing": lambda backend: backend.load([]),
+    "entry_count": lambda backend: backend.entry_count(),
 }
 
 
-def _calls(backend: Backend) -> dict[str, Callable[[Any, Path], object]]:
+def _calls(backend: Backend) -> dict[str, Callable[[Any], object]]:
     """Return every method that the backend has of its own, called."""
     own = {name: call for name, call in _OVERRIDDEN_CALLS.items() if overrides(type(backend), name.split()[0])}
     return _CALLS | own
@@ -182,7 +182,7 @@ class LifecycleSuite(Suite):
             for name, call in _calls(backend).items():
                 if name.startswith("load"):
                     continue  # that takes an empty backend
-                error = in_another(partial(raised, partial(call, backend, directory.with_name("copies"))))
+                error = in_another(partial(raised, partial(call, backend)))
                 assert error is None, f"{name} raises {type(error).__name__}: {error}"
             left_open = in_another(backend.scan)
             in_another(backend.close)
@@ -206,7 +206,7 @@ class LifecycleSuite(Suite):
         backend.write({b"a": b"1"})
         backend.get(b"a")
         backend.close()
-        bound_now = {name: partial(call, backend, directory) for name, call in _calls(backend).items()}
+        bound_now = {name: partial(call, backend) for name, call in _calls(backend).items()}
         for name, call in (bound_now | bound_before).items():
             with CLOSED:
                 assert error_of(call) is StoreClosedError, f"{name} does not"

@@ -41,6 +41,8 @@ _DURATIONS = {
 def log_line(query: str, batch: int, measured: Sequence[Measured]) -> str:
     """Return the events of a micro-batch as text, by input and operator; times are sums over tasks.
 
+    Zero and unknown figures are left out, except the records that came in and went out.
+
     >>> tasks = [{"records.in": 5, "records.out": 2, "process.duration": 1500, "stream.lag": 3_200_000}]
     >>> tasks[0] |= {"lateness.largest": 60_000_000}
     >>> log_line("counts", 7, [Measured("shop", "operator.0", tasks, [{"count:dropped-late": 1}])])

@@ -25,7 +25,7 @@ _COLUMNS: Final = RowColumnSerde(pa.struct([("left", pa.binary()), ("right", pa.
 
 
 class PairSerde(ColumnarSerde[Sequence[bytes | None]]):
-    """A left row and a right one, or None if there is none."""
+    """A left row and a right one, or None if there is none: an array of two, in the bytes of ``MSGPACK``."""
 
     name = MSGPACK.name
 

@@ -69,7 +69,7 @@ _DIGITS: Final[Mapping[Any, int]] = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10
 
 
 def widens(old: Any, new: Any) -> bool:
-    """Return whether ``new`` is another type than ``old`` and holds all its values; neither is nested."""
+    """Return whether ``new`` is another type than ``old`` and holds each of its values exactly; neither is nested."""
     if pa.types.is_decimal(new):
         whole = new.precision - new.scale
         if pa.types.is_decimal(old):

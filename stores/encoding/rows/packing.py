@@ -30,7 +30,7 @@ from millpond.stores.encoding.rows.schemas import Schemas
 
 
 def convert(structs: Any, old: Columns, new: Columns) -> Any:
-    """Return rows of the columns ``old``, an array of structs, as rows of the columns ``new``.
+    """Return rows of the columns ``old``, an array of structs, as rows of the columns ``new``, matched by ids.
 
     Raises:
         SerdeError: a value does not fit into the type to which its column was widened.

@@ -30,7 +30,6 @@ class FaultyBackend(Backend):
         self.max_key_size = backend.max_key_size
         self._backend = backend
         self._plan = plan
-        self._last = backend.last
 
     def get(self, key: bytes) -> bytes | None:
         self._meet(Step.BACKEND_GET)
@@ -42,7 +41,7 @@ class FaultyBackend(Backend):
 
     def last(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
         self._meet(Step.BACKEND_GET)
-        return self._last(start, stop)
+        return self._backend.last(start, stop)
 
     def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
         self._meet(Step.BACKEND_SCAN)
