@@ -5,6 +5,7 @@ import logging
 import shutil
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from millpond_slatedb import SlateDbSupplier
@@ -51,6 +52,16 @@ def test_a_change_that_was_flushed_and_is_lost_is_missed(server: S3Server, tmp_p
     (tmp_path / "store" / "store.json").write_text(json.dumps(record))
     with chosen.open(tmp_path / "store") as backend:
         assert backend.get(b"a") == b"1"
+    chosen.destroy(tmp_path / "store")
+
+
+def test_an_engine_that_has_shut_down_by_itself_is_closed(server: S3Server, tmp_path: Path) -> None:
+    chosen = filled(server, tmp_path / "store")
+    backend: Any = chosen.open(tmp_path / "store")
+    backend._calls.change(backend._db.shutdown())
+    backend.close()
+    with chosen.open(tmp_path / "store") as again:
+        assert again.get(b"a") == b"1"
     chosen.destroy(tmp_path / "store")
 
 

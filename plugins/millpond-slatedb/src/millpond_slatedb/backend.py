@@ -13,9 +13,11 @@ from uuid import UUID
 
 from slatedb.uniffi import (
     AdminBuilder,
+    CloseReason,
     DbBuilder,
     DbCache,
     DurabilityLevel,
+    Error,
     IterationOrder,
     KeyRange,
     MokaCacheOptions,
@@ -128,9 +130,17 @@ class SlateDbBackend(Backend):
         self._cursors.end(f"{self._errors.where} was closed while this scan was open")
         try:
             with self._errors:
-                self._calls.change(db.shutdown())
+                self._shut_down(db)
         finally:
             self._place.release()
+
+    def _shut_down(self, db: Any) -> None:
+        """Shut the engine down, if it has not done so by itself, as it may when another one has its store."""
+        try:
+            self._calls.change(db.shutdown())
+        except Error.Closed as error:
+            if error.reason is not CloseReason.CLEAN:
+                raise
 
 
 class _Pages:
