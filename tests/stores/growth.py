@@ -8,6 +8,9 @@ from typing import Any
 from millpond.stores.backend.contract import Backend, Changes, Entries
 from millpond.stores.backend.memory import MemoryBackend
 
+_TOOL = 4
+"""A number under which no profiler listens."""
+
 
 class CountingBackend(Backend):
     """Counts the rows that are read and written.
@@ -56,10 +59,26 @@ def steps_of(work: Callable[[], object]) -> int:
     """Return how many instructions the interpreter has for ``work``; what one of C's functions does is one."""
     count = 0
 
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+    def step(*_: object) -> None:
         nonlocal count
+        count += 1
+
+    if sys.version_info >= (3, 12):  # where ``settrace`` does not tell the instructions of a function's first call
+        monitoring, instruction = sys.monitoring, sys.monitoring.events.INSTRUCTION
+        monitoring.use_tool_id(_TOOL, __name__)
+        monitoring.register_callback(_TOOL, instruction, step)
+        monitoring.set_events(_TOOL, instruction)
+        try:
+            work()
+        finally:
+            monitoring.set_events(_TOOL, 0)
+            monitoring.free_tool_id(_TOOL)
+        return count
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        count += event == "opcode"
+        if event == "opcode":
+            step()
         return trace
 
     before = sys.gettrace()
