@@ -133,8 +133,7 @@ class NexmarkContest(Contest):
             "rows": self.rows,
             "rate": self.site.rate,
             "out_of_order": self.site.out_of_order,
-            "cores": self.cores,
-            "files": self.files or self.cores,
+            **self.of_spark(),
         }
 
 

@@ -76,6 +76,7 @@ class Contest:
         seed: of all chance in the inputs.
         repeat: how often the query of each contender runs after the warm-up, in alternating order.
         flink: a Python that has PyFlink; None leaves out the contenders in Flink.
+        tuned: whether the session is one in which Spark is at its best, instead of a user's.
 
     Raises:
         ConfigurationError: by the properties and ``hold``: the workload or a contender is unknown, or micro-batches
@@ -94,6 +95,7 @@ class Contest:
     seed: int = 1
     repeat: int = 2
     flink: Path | None = None
+    tuned: bool = False
 
     @property
     def work(self) -> Workload[Source]:
@@ -179,7 +181,12 @@ class Contest:
 
     def settings(self) -> dict[str, Any]:
         """Return how much there is, for the report."""
-        return {"rows": self.rows, "keys": self.keys, "cores": self.cores, "files": self.files or self.cores}
+        return {"rows": self.rows, "keys": self.keys, **self.of_spark()}
+
+    def of_spark(self) -> dict[str, Any]:
+        """Return how Spark runs, for the report."""
+        session = "tuned" if self.tuned else "default"
+        return {"cores": self.cores, "files": self.files or self.cores, "session": session}
 
 
 def contests(workloads: Sequence[str], *, contenders: Sequence[str] | None, **how: Any) -> list[Contest]:

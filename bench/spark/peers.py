@@ -72,14 +72,22 @@ def jvm_roll_up(aggregates: int, inputs: Inputs, scale: Scale) -> DataFrame:
     return rows.select("key", *_bounds(), "value")
 
 
-def jvm_stream_join(inputs: Inputs, scale: Scale) -> DataFrame:
-    """Join by Spark's join of streams, which forgets rows that the watermarks have passed."""
-    return _jvm_stream_join(inputs, scale, "inner")
+def jvm_stream_join(how: str, state_format: int, inputs: Inputs, scale: Scale) -> DataFrame:
+    """Join by Spark's join of streams, which forgets rows that the watermarks have passed.
 
-
-def jvm_stream_join_left(inputs: Inputs, scale: Scale) -> DataFrame:
-    """Join by Spark's left join of streams, which keeps the rows of the left side that find nobody."""
-    return _jvm_stream_join(inputs, scale, "left")
+    Args:
+        how: ``inner``, or ``left`` for the rows of the left side that find nobody as well.
+        state_format: the number of the form of its state.
+        inputs: the events and the rates.
+        scale: how much there is.
+    """
+    inputs["events"].sparkSession.conf.set("spark.sql.streaming.join.stateFormatVersion", state_format)
+    left = _timed(inputs["events"], "left_time").select("key", "amount", "left_time")
+    right = _timed(inputs["rates"], "right_time").select(F.col("key").alias("right_key"), "rate", "right_time")
+    reach = F.expr(f"interval {scale.reach} milliseconds")
+    close = F.col("right_time").between(F.col("left_time") - reach, F.col("left_time") + reach)
+    joined = left.join(right, (F.col("key") == F.col("right_key")) & close, how)
+    return joined.select("key", _millis(F.greatest("left_time", "right_time"), "timestamp"), "amount", "rate")
 
 
 def stateful_count(inputs: Inputs, scale: Scale) -> DataFrame:
@@ -211,15 +219,6 @@ def _jvm_sessions(rows: DataFrame, scale: Scale, *calls: Column) -> DataFrame:
 def _bounds(earlier: int = 0) -> tuple[Column, Column]:
     """Start and end of a window, the end so many milliseconds earlier."""
     return _millis("window.start", "window_start"), (F.unix_millis("window.end") - earlier).alias("window_end")
-
-
-def _jvm_stream_join(inputs: Inputs, scale: Scale, how: str) -> DataFrame:
-    left = _timed(inputs["events"], "left_time").select("key", "amount", "left_time")
-    right = _timed(inputs["rates"], "right_time").select(F.col("key").alias("right_key"), "rate", "right_time")
-    reach = F.expr(f"interval {scale.reach} milliseconds")
-    close = F.col("right_time").between(F.col("left_time") - reach, F.col("left_time") + reach)
-    joined = left.join(right, (F.col("key") == F.col("right_key")) & close, how)
-    return joined.select("key", _millis(F.greatest("left_time", "right_time"), "timestamp"), "amount", "rate")
 
 
 def _timed(rows: DataFrame, name: str) -> DataFrame:

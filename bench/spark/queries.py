@@ -1,4 +1,4 @@
-"""A session in which Spark is at its best, and the times of one contender's query in it.
+"""A session, as users have it or with Spark at its best, and the times of one contender's query in it.
 
 Rule of this module: what is measured is Spark's own ``triggerExecution``, from the look for new files to the commit.
 """
@@ -33,7 +33,14 @@ _STATE: Final = ("state", "checkpoint/state")
 _HEARD: Final = 4_000
 """The bytes of the output of Spark's processes that are enough to see what has become of them."""
 
-_FILE_MANAGERS: Final = "org.apache.spark.sql.execution.streaming.checkpointing"
+_TUNED: Final = {
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
+    "FileSystemBasedCheckpointFileManager",
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+}
+"""The settings with which Spark's own state store and its exchange with Python are at their best."""
 
 
 @dataclass(frozen=True)
@@ -74,19 +81,20 @@ class Ran:
 
 
 @contextmanager
-def session_when_needed(cores: int) -> Iterator[Callable[[], SparkSession]]:
+def session_when_needed(cores: int, *, tuned: bool = False) -> Iterator[Callable[[], SparkSession]]:
     """A function that gives the same session each time, which starts when it is asked for first."""
     with ExitStack() as held:
-        yield cache(lambda: held.enter_context(session(cores)))
+        yield cache(lambda: held.enter_context(session(cores, tuned=tuned)))
 
 
 @contextmanager
-def session(cores: int, partitions: int | None = None) -> Iterator[SparkSession]:
-    """A session in which Spark's own state store and its exchange with Python are at their best.
+def session(cores: int, partitions: int | None = None, *, tuned: bool = False) -> Iterator[SparkSession]:
+    """A session with what ``configure`` sets, or one in which Spark is at its best.
 
     Args:
         cores: of Spark.
         partitions: of a shuffle, and so tasks of a query; by default as many as cores.
+        tuned: whether Spark's own state store and its exchange with Python are at their best.
     """
     settings = {
         "spark.ui.enabled": "false",
@@ -94,11 +102,8 @@ def session(cores: int, partitions: int | None = None) -> Iterator[SparkSession]
         "spark.driver.memory": "4g",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(partitions or cores),
-        "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.sql.streaming.checkpointFileManagerClass": f"{_FILE_MANAGERS}.FileSystemBasedCheckpointFileManager",
         "spark.sql.streaming.numRecentProgressUpdates": "1000000",
-        "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+        **(_TUNED if tuned else {}),
     }
     builder = configure(SparkSession.builder.master(f"local[{cores}]").appName("millpond-bench"))
     for setting, value in settings.items():

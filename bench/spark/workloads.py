@@ -38,6 +38,9 @@ ONE_BY_ONE: Final = "one_by_one"
 TRANSFORM_WITH_STATE: Final = "transform_with_state"
 TRANSFORM_IN_PANDAS: Final = "transform_with_state_in_pandas"
 SPARK_JVM: Final = "spark_jvm"
+SPARK_JVM_FORMAT_4: Final = "spark_jvm_format_4"
+"""The same with the newest form of its state, which Spark does not choose by itself."""
+
 STATIC_SQL: Final = "static_sql"
 """Spark's SQL with a static right side, which is no substitute: no row of it may come later."""
 
@@ -161,6 +164,12 @@ def _run_peer(peer: Peer, inputs: Inputs, scale: Scale, directory: str) -> DataF
     return peer.job(inputs, scale)
 
 
+def _stream_joins(how: str) -> dict[str, Peer]:
+    """Return Spark's join of streams with the form of state that it chooses, 2, and with the newest."""
+    formats = {SPARK_JVM: 2, SPARK_JVM_FORMAT_4: 4}
+    return {name: Peer(partial(peers.jvm_stream_join, how, number)) for name, number in formats.items()}
+
+
 COSTS: Final[Mapping[str, Peer]] = {
     MAP_IN_ARROW: Peer(peers.pass_through, answers=False),
     EMPTY: Peer(peers.empty_operator, answers=False),
@@ -199,14 +208,14 @@ WORKLOADS: Final[Mapping[str, Workload[Topic]]] = {
         (inputs.events(0.5), inputs.rates(0.5)),
         topologies.stream_join,
         {VERBS: verbs.stream_join},
-        {SPARK_JVM: Peer(peers.jvm_stream_join)},
+        _stream_joins("inner"),
         flink=FlinkQuery(flink.stream_join),
     ),
     "stream-join-left": Workload(
         (inputs.events(0.5), inputs.rates(0.5)),
         topologies.stream_join_left,
         {VERBS: verbs.stream_join_left},
-        {SPARK_JVM: Peer(peers.jvm_stream_join_left)},
+        _stream_joins("left"),
         Answer.SETTLED,
         flink=FlinkQuery(flink.stream_join_left),
     ),

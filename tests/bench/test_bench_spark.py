@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from millpond.bench.documents import parsed_document
 from millpond.bench.report import document
-from millpond.bench.spark import counting, growth, measure, processor_time, tables
+from millpond.bench.spark import counting, growth, measure, processor_time, queries, tables
 from millpond.bench.spark.contest import Contest, Runs, contests
 from millpond.bench.spark.document import document_of
 from millpond.bench.spark.inputs import growing_keys, write_inputs
@@ -44,6 +44,8 @@ from millpond.bench.spark.workloads import (
 from millpond.cli import app
 from millpond.errors import ConfigurationError, MillpondError
 from tests.bench.sessions import no_session
+
+_NOTHING: Any = ({"lmdb": WorkerMemory()}, {"lmdb": 0}, {"lmdb": 0.0})
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -203,6 +205,26 @@ def test_several_workloads_share_what_is_asked_and_each_takes_the_contenders_tha
         contests(["count", "exchange"], contenders=["spark_jvm"], **how)
     with pytest.raises(ConfigurationError, match=r"no contenders \['nobody'\]"):
         contests(["count", "exchange"], contenders=["lmdb", "nobody"], **how)
+
+
+@pytest.mark.parametrize(("arguments", "told"), [([], "default"), (["--tuned"], "tuned")])
+def test_figures_say_in_which_session_they_were_measured(
+    arguments: list[str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    @contextmanager
+    def no_session_needed(cores: int, *, tuned: bool) -> Iterator[None]:
+        asked.append(tuned)
+        yield
+
+    monkeypatch.setattr(queries, "session_when_needed", no_session_needed)
+    monkeypatch.setattr(measure, "run", lambda contest, spark, watch: Measured(contest, {"lmdb": [0.5]}, *_NOTHING))
+    command = ["bench", "spark", "--backend", "lmdb", "--contender", "lmdb", "--json", "-", *arguments]
+    ran = CliRunner().invoke(app, command)
+    assert ran.exit_code == 0, ran.output
+    assert json.loads(ran.stdout)["settings"]["session"] == told
+    assert asked == [told == "tuned"]
 
 
 @pytest.mark.parametrize(("count", "told"), [(99, False), (100, True)])

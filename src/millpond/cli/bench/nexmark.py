@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli.bench.options import Directory, HtmlFile, JsonFile, Seed, benchmark_extra, report
+from millpond.cli.bench.options import Directory, HtmlFile, JsonFile, Seed, Tuned, benchmark_extra, report
 
 
 def bench_nexmark(
@@ -34,6 +34,7 @@ def bench_nexmark(
     files: Annotated[
         int | None, typer.Option(min=1, help="files of each kind in a micro-batch; as many as cores by default")
     ] = None,
+    tuned: Tuned = False,
     seed: Seed = 1,
     repeat: Annotated[
         int, typer.Option("--repeat", min=1, help="how often each query runs, in order and in reverse")
@@ -70,10 +71,11 @@ def bench_nexmark(
         directory=directory,
         seed=seed,
         repeat=repeat,
+        tuned=tuned,
         site=Site(rate, out_of_order, seed),
     )
     runs = sum(map(len, (turn for one in chosen for turn in measure.rounds(list(one.chosen), one.repeat))))
-    with session_when_needed(cores) as spark, progress(Console(stderr=True), runs) as watch:
+    with session_when_needed(cores, tuned=tuned) as spark, progress(Console(stderr=True), runs) as watch:
         figures = document_of([measure.run(one, spark, watch) for one in chosen])
     report("nexmark", figures, print_results, json=json, width=140, html=html)
     if figures["failures"]:

@@ -20,6 +20,10 @@ Backends: TypeAlias = Annotated[
     ),
 ]
 Seed: TypeAlias = Annotated[int, typer.Option("--seed", min=0, help="of all chance; the same seed does the same")]
+Tuned: TypeAlias = Annotated[
+    bool,
+    typer.Option("--tuned", help="give Spark the settings that make it fastest here, not only those of configure"),
+]
 Repeat: TypeAlias = Annotated[
     int, typer.Option("--repeat", min=1, help="how often each is measured; the median counts")
 ]

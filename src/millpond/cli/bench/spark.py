@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millpond.cli.bench.options import Backends, Directory, HtmlFile, JsonFile, Seed, benchmark_extra, report
+from millpond.cli.bench.options import Backends, Directory, HtmlFile, JsonFile, Seed, Tuned, benchmark_extra, report
 from millpond.errors import ArgumentConflictError
 
 if TYPE_CHECKING:
@@ -44,9 +44,10 @@ def bench_spark(
         typer.Option(
             help="measure only these; may be repeated: verbs, a backend (the words of Kafka Streams on it), "
             "transform_with_state, transform_with_state_in_pandas or spark_jvm (whichever does this work), two_verbs, "
-            "three_verbs and two_spark_jvm (of a chain), static_sql (of a temporal join), one_by_one (of a skewed "
-            "key), map_in_arrow (a pass-through), empty_transform_with_state (an operator that does nothing), "
-            "flink_heap or flink_rocksdb; with --growth verbs, the backends, spark_jvm and map_in_arrow by default"
+            "three_verbs and two_spark_jvm (of a chain), spark_jvm_format_4 (of a stream join), static_sql (of a "
+            "temporal join), one_by_one (of a skewed key), map_in_arrow (a pass-through), empty_transform_with_state "
+            "(an operator that does nothing), flink_heap or flink_rocksdb; with --growth verbs, the backends, "
+            "spark_jvm and map_in_arrow by default"
         ),
     ] = None,
     flink_python: Annotated[
@@ -57,6 +58,7 @@ def bench_spark(
             "Flink is measured",
         ),
     ] = None,
+    tuned: Tuned = False,
     growth: Annotated[
         bool, typer.Option("--growth", help="let keys grow, and hold the last ten micro-batches against the first ten")
     ] = False,
@@ -101,6 +103,7 @@ def bench_spark(
         seed=seed,
         repeat=repeat,
         flink=flink_python,
+        tuned=tuned,
     )
     if growth:
         _growth(chosen, json, html)
@@ -117,7 +120,10 @@ def _measure(chosen: "Sequence[Contest]", json: Path | None, html: Path | None) 
     from millpond.bench.spark.queries import session_when_needed
 
     queries = sum(map(len, (turn for one in chosen for turn in measure.rounds(list(one.chosen), one.repeat))))
-    with session_when_needed(chosen[0].cores) as spark, progress(Console(stderr=True), queries) as watch:
+    with (
+        session_when_needed(chosen[0].cores, tuned=chosen[0].tuned) as spark,
+        progress(Console(stderr=True), queries) as watch,
+    ):
         figures = document_of([measure.run(one, spark, watch) for one in chosen])
     report("spark", figures, tables.print_results, json=json, width=140, html=html)
     if figures["failures"]:
@@ -137,7 +143,10 @@ def _growth(chosen: "Sequence[Contest]", json: Path | None, html: Path | None) -
         raise ArgumentConflictError("there is no page of growth; leave out --html")
     (contest,) = chosen
     queries = len(contest.contenders or growth.default(contest))
-    with session_when_needed(contest.cores) as spark, progress(Console(stderr=True), queries) as watch:
+    with (
+        session_when_needed(contest.cores, tuned=contest.tuned) as spark,
+        progress(Console(stderr=True), queries) as watch,
+    ):
         figures = growth.run(contest, spark, watch)
     report("spark-growth", figures, tables.print_growth, json=json, width=140)
     if "failed" in figures:
