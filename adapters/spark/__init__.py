@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from millpond.adapters.spark.session.checkpoint import Checkpoint
     from millpond.adapters.spark.streams import SparkStreams
     from millpond.adapters.spark.verbs.pond import Millpond
-    from millpond.processors.calls.batch_twin import Verification
-    from millpond.processors.calls.grace_advice import GraceAdvice
-    from millpond.processors.calls.what_if import WhatIf
+    from millpond.processors.calls.reports.batch_twin import Verification
+    from millpond.processors.calls.reports.grace_advice import GraceAdvice
+    from millpond.processors.calls.reports.what_if import WhatIf
     from millpond.processors.options.on_error import OnError
     from millpond.processors.verbs.matching.explanation import MatchExplanation
     from millpond.stores.evolution.verb_plan import EvolutionPlan
@@ -65,16 +65,16 @@ _MODULES = {
     "EvolutionPlan": "millpond.stores.evolution.verb_plan",
     "FileOutput": "millpond.adapters.spark.outputs.output",
     "FormatOutput": "millpond.adapters.spark.outputs.output",
-    "GraceAdvice": "millpond.processors.calls.grace_advice",
+    "GraceAdvice": "millpond.processors.calls.reports.grace_advice",
     "MatchExplanation": "millpond.processors.verbs.matching.explanation",
     "MergeOutput": "millpond.adapters.spark.outputs.merge",
     "Millpond": "millpond.adapters.spark.verbs.pond",
     "OnError": "millpond.processors.options.on_error",
     "SparkStreams": "millpond.adapters.spark.streams",
     "TableOutput": "millpond.adapters.spark.outputs.output",
-    "Verification": "millpond.processors.calls.batch_twin",
+    "Verification": "millpond.processors.calls.reports.batch_twin",
     "Warmth": "millpond.adapters.spark.copies.warming",
-    "WhatIf": "millpond.processors.calls.what_if",
+    "WhatIf": "millpond.processors.calls.reports.what_if",
     "configure": "millpond.adapters.spark.configuring",
     "register_state_source": "millpond.adapters.spark.reading.state_source",
     "watch": "millpond.adapters.spark.monitoring.watching",

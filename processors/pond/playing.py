@@ -16,7 +16,13 @@ import pyarrow.compute as _compute
 
 from millpond.errors import ArgumentConflictError, ColumnTypeError, InvalidTimeError
 from millpond.processors.calls.arguments import in_micros
-from millpond.processors.calls.grace_advice import GraceAdvice, GraceLine, lateness_of, proposed_graces, share_of
+from millpond.processors.calls.reports.grace_advice import (
+    GraceAdvice,
+    GraceLine,
+    lateness_of,
+    proposed_graces,
+    share_of,
+)
 from millpond.processors.pond.frames import field_of
 from millpond.processors.pond.micro_batches import MicroBatches
 from millpond.processors.verbs.projections import CHANGE_TIME, OP, SEQUENCE

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from millpond.errors import InvalidArgumentError, MissingArgumentError
 from millpond.processors.calls.arguments import INPUT, LEFT, RIGHT, named_tables
-from millpond.processors.calls.batch_twin import Verification
-from millpond.processors.calls.grace_advice import GraceAdvice
 from millpond.processors.calls.made import Made
+from millpond.processors.calls.reports.batch_twin import Verification
+from millpond.processors.calls.reports.grace_advice import GraceAdvice
 from millpond.processors.options.given import fitted
 from millpond.processors.options.on_error import OnError
 from millpond.processors.pond.frames import Frame, kept_schema, table_of

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.processors.calls.arguments import moment_of
-from millpond.processors.calls.batch_twin import (
+from millpond.processors.calls.reports.batch_twin import (
     Differs,
     Unequal,
     Verification,

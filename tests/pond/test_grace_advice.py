@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from millpond import Pond
 from millpond.errors import ConfigurationError
 from millpond.processors import SessionWindows, TimeWindows
-from millpond.processors.calls.grace_advice import advice_of_needed, lateness_of, proposed_graces
+from millpond.processors.calls.reports.grace_advice import advice_of_needed, lateness_of, proposed_graces
 from millpond.processors.pond import MicroBatches
 from millpond.processors.verbs import aggregates as agg
 from tests.drawing import tries

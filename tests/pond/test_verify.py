@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from millpond import Pond
 from millpond.errors import ConfigurationError
 from millpond.processors import TimeWindows
-from millpond.processors.calls.batch_twin import Differs
+from millpond.processors.calls.reports.batch_twin import Differs
 from millpond.processors.verbs import aggregates as agg
 from tests.drawing import tries
 from tests.pond.test_pond import LEFT, RIGHT, TIME, Rows, feed, rows, seconds, verbs

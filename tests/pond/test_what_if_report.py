@@ -1,7 +1,7 @@
 """The report on changed code beside the code of now."""
 
-from millpond.processors.calls.batch_twin import Differs, RowDifference
-from millpond.processors.calls.what_if import ChangedRow, Comparison, Side, WhatIf
+from millpond.processors.calls.reports.batch_twin import Differs, RowDifference
+from millpond.processors.calls.reports.what_if import ChangedRow, Comparison, Side, WhatIf
 
 EQUAL = Comparison(1_000, 1_000, 0, 0, 0, ())
 FOUND = (

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from millpond.adapters.spark import Millpond
 from millpond.errors import ConfigurationError
 from millpond.processors import TimeWindows
-from millpond.processors.calls.batch_twin import Differs
+from millpond.processors.calls.reports.batch_twin import Differs
 from millpond.processors.verbs import aggregates as agg
 from tests.spark.test_verbs import Job, job
 

@@ -17,7 +17,7 @@ from millpond.adapters.spark.continuation.fork import Original
 from millpond.adapters.spark.session.session import CHANGELOG_CONF
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors import TimeWindows
-from millpond.processors.calls.what_if import Side
+from millpond.processors.calls.reports.what_if import Side
 from millpond.processors.verbs import aggregates as agg
 from millpond.stores.durability import Storage
 from tests.spark import killable_what_if

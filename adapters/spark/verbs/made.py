@@ -27,11 +27,11 @@ from millpond.adapters.spark.verbs.results.what_if import Forked, check_stays, c
 from millpond.adapters.spark.verbs.runner import VerbRunner, VerbStart
 from millpond.errors import DuplicateNameError, UnknownNameError
 from millpond.processors.calls.account import HEAD, Account, explained
-from millpond.processors.calls.batch_twin import Verification
-from millpond.processors.calls.grace_advice import MICROSECOND, GraceAdvice, advice_of_needed
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import key_names
-from millpond.processors.calls.what_if import WhatIf
+from millpond.processors.calls.reports.batch_twin import Verification
+from millpond.processors.calls.reports.grace_advice import MICROSECOND, GraceAdvice, advice_of_needed
+from millpond.processors.calls.reports.what_if import WhatIf
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.verbs.matching.explanation import MatchExplanation
 from millpond.processors.verbs.verb import Verb

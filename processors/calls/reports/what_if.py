@@ -9,8 +9,8 @@ from enum import StrEnum
 from html import escape
 from typing import Any, Final
 
-from millpond.processors.calls.batch_twin import Differs, RowDifference
-from millpond.processors.calls.side_by_side import html_table, row_cells, text_table
+from millpond.processors.calls.reports.batch_twin import Differs, RowDifference
+from millpond.processors.calls.reports.side_by_side import html_table, row_cells, text_table
 
 _TITLES: Final = ("", "key", "columns", "now", "changed")
 

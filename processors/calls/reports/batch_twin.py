@@ -11,7 +11,7 @@ from html import escape
 from typing import Any, Final, NamedTuple
 
 from millpond.errors import MissingArgumentError, UnknownColumnError
-from millpond.processors.calls.side_by_side import html_table, row_cells, text_table
+from millpond.processors.calls.reports.side_by_side import html_table, row_cells, text_table
 
 _TITLES: Final = ("", "key", "columns", "written", "computed")
 
