@@ -15,7 +15,7 @@ from millpond.processors.calls.arguments import (
     ttl_allowance,
     until_in_micros,
 )
-from millpond.processors.calls.feeds.feed_aggregate import changes_in, check_feed_options, make_feed_aggregate
+from millpond.processors.calls.feed_aggregate import changes_in, check_feed_options, make_feed_aggregate
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew, groupings_of
 from millpond.processors.calls.waiting import aggregate_account, extended

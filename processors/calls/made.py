@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias
 
 from millpond.processors.calls.account import Account
-from millpond.processors.calls.feeds.feeds import Feed
+from millpond.processors.calls.feeds import Feed
 from millpond.processors.calls.readings import Read, key_names
 from millpond.processors.calls.tables import Rows, Selection
 from millpond.processors.verbs.projections import CHANGE_TIME, OP, SEQUENCE, ChangeColumns, Keys

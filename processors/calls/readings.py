@@ -12,7 +12,7 @@ import pyarrow as pa
 from millpond.errors import ChangeFeedError, ColumnTypeError, UnknownColumnError
 from millpond.processors.calls.account import InputTime
 from millpond.processors.calls.arguments import parameter_of
-from millpond.processors.calls.feeds.feeds import Feed
+from millpond.processors.calls.feeds import Feed
 from millpond.processors.options.grouping import GROUPING_ID, GroupingSets
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.aggregates.call import GROUPING

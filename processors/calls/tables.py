@@ -12,7 +12,7 @@ import pyarrow.compute as _compute
 
 from millpond.processors.calls.account import InputTime, Path
 from millpond.processors.calls.arguments import INPUT
-from millpond.processors.calls.feeds.feeds import Feed, Gone
+from millpond.processors.calls.feeds import Feed, Gone
 from millpond.processors.calls.readings import hidden_arguments
 from millpond.processors.options.grouping import GroupingSets
 from millpond.processors.options.known_names import unused_name

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 
 from millpond.processors.calls.account import Path
-from millpond.processors.calls.feeds.feeds import FEED, feed_among, feed_marks
+from millpond.processors.calls.feeds import FEED, feed_among, feed_marks
 from millpond.processors.calls.made import Made
 from millpond.processors.calls.tables import Rows
 

@@ -28,7 +28,7 @@ from millpond.processors.calls.asof_join import call_asof_join
 from millpond.processors.calls.calling import named_in_errors, unknown_member
 from millpond.processors.calls.deduplicate import call_deduplicate
 from millpond.processors.calls.latest import call_latest
-from millpond.processors.calls.lookups.lookup_join import MAX_BYTES, call_lookup_join
+from millpond.processors.calls.lookup_join import MAX_BYTES, call_lookup_join
 from millpond.processors.calls.made import Made
 from millpond.processors.calls.multi_join import HowEach, OnEach, call_multi_join, check_tables, times_of
 from millpond.processors.calls.over import call_over

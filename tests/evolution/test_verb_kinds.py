@@ -9,7 +9,7 @@ import pytest
 from millpond.errors import StateConflictError
 from millpond.processors import JoinWindows, TimeWindows, Topology
 from millpond.processors.calls.aggregate import bound_anew
-from millpond.processors.calls.feeds.feed_aggregate import Changes, make_feed_aggregate
+from millpond.processors.calls.feed_aggregate import Changes, make_feed_aggregate
 from millpond.processors.calls.tables import Rows
 from millpond.processors.distribution.plan import make_plan
 from millpond.processors.distribution.shape_of import shape_of

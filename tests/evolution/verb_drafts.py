@@ -22,7 +22,7 @@ from millpond.processors import SessionWindows, TimeWindows, rollup
 from millpond.processors.calls.aggregate import make_aggregate
 from millpond.processors.calls.apply import make_apply
 from millpond.processors.calls.asof_join import make_asof_join
-from millpond.processors.calls.feeds.feed_aggregate import Changes, make_feed_aggregate
+from millpond.processors.calls.feed_aggregate import Changes, make_feed_aggregate
 from millpond.processors.calls.latest import make_latest
 from millpond.processors.calls.made import Made
 from millpond.processors.calls.over import make_over

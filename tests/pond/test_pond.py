@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from millpond import Pond
 from millpond.errors import ConfigurationError, RecordError
 from millpond.processors import SessionWindows, TimeWindows
-from millpond.processors.calls.feeds.feeds import FEED
+from millpond.processors.calls.feeds import FEED
 from millpond.processors.pond import MicroBatches
 from millpond.processors.verbs import KeyContext, KeyedProcessor, Timer
 from millpond.processors.verbs import aggregates as agg

@@ -30,7 +30,7 @@ from millpond.adapters.spark.verbs.frames.told_columns import feed_in, time_of
 from millpond.errors import ColumnTypeError, InvalidArgumentError, InvalidExpressionError, UnknownColumnError
 from millpond.processors.calls.account import InputTime
 from millpond.processors.calls.arguments import INPUT, check_distinct, parameter_of
-from millpond.processors.calls.feeds.feeds import Feed, Gone
+from millpond.processors.calls.feeds import Feed, Gone
 from millpond.processors.calls.readings import ARGUMENT, hidden_arguments
 from millpond.processors.options.known_names import did_you_mean, unused_name
 from millpond.processors.verbs.aggregates import AggregateCall

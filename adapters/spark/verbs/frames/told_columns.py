@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 from millpond.adapters.spark.verbs.frames.marks import Marks
 from millpond.processors.calls.account import InputTime, Path
-from millpond.processors.calls.feeds.feeds import FEED, Feed, feed_among
+from millpond.processors.calls.feeds import FEED, Feed, feed_among
 
 BOUND: Final = "millpond.bound"
 """The key of the mark."""

@@ -44,7 +44,7 @@ from millpond.adapters.spark.worker.counters import counting_ddl, observe_report
 from millpond.adapters.spark.worker.table_versions import TableVersions
 from millpond.adapters.spark.worker.worker import StateSettings
 from millpond.errors import ArgumentConflictError, DurabilityError, FormatError, UnknownNameError
-from millpond.processors.calls.feeds.feeds import feed_marks
+from millpond.processors.calls.feeds import feed_marks
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import key_names
 from millpond.processors.distribution.plan import Plan

@@ -14,7 +14,7 @@ from millpond.adapters.spark.verbs.frames.inputs import field_of, micros
 from millpond.adapters.spark.verbs.frames.told_columns import feed_in
 from millpond.errors import StreamingOrStaticError
 from millpond.processors.calls.arguments import moment_of
-from millpond.processors.calls.feeds.feeds import Feed
+from millpond.processors.calls.feeds import Feed
 from millpond.processors.calls.reports.batch_twin import (
     RowDifference,
     Unequal,

@@ -19,7 +19,7 @@ from millpond.adapters.spark.verbs.frames.verb_run import Entries, VerbRun
 from millpond.adapters.spark.verbs.results.twins import counting, differing
 from millpond.errors import ArgumentConflictError, CannotContinueError, InvalidArgumentError
 from millpond.masking import masked_errors
-from millpond.processors.calls.feeds.feeds import Feed
+from millpond.processors.calls.feeds import Feed
 from millpond.processors.calls.reports.batch_twin import check_key
 from millpond.processors.calls.reports.what_if import ChangedRow, Comparison, WhatIf
 from millpond.processors.verbs.verb import Verb

@@ -7,7 +7,7 @@ from typing import Generic
 
 from millpond.errors import ChangeFeedError, MissingArgumentError
 from millpond.processors.calls.arguments import INPUT, check_distinct, column_names, grouping_of
-from millpond.processors.calls.feeds.feeds import Feed
+from millpond.processors.calls.feeds import Feed
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew, groupings_of
 from millpond.processors.calls.waiting import feed_aggregate_account

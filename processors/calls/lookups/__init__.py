@@ -1,1 +1,0 @@
-"""Look-ups in tables that others keep, as a user calls them."""
