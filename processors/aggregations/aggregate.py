@@ -34,9 +34,9 @@ from millpond.processors.runtime.batches.partials import Combiner
 from millpond.processors.runtime.change import Change
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.failures import is_of_record
-from millpond.processors.runtime.operators.operator import Operator
-from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
+from millpond.processors.runtime.promises import Promises
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.table_store import TableStore
 from millpond.processors.tables.time_to_live import TimeToLive

@@ -20,8 +20,8 @@ from millpond.processors.runtime.batches.columns import Array, Columns, nulls, v
 from millpond.processors.runtime.batches.headers import Headers
 from millpond.processors.runtime.change import Change, ChangeType
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.runtime.operators.operator import Operator
-from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.operator import Operator
+from millpond.processors.runtime.promises import Promises
 
 pc: Any = _compute
 

@@ -41,9 +41,9 @@ from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.batches.partials import Combiner
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime, stream_time_of
-from millpond.processors.runtime.operators.operator import Operator
-from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
+from millpond.processors.runtime.promises import Promises
 from millpond.processors.runtime.waiting_counts import WaitingCounts, waiting_of
 from millpond.processors.tables.update_cache import UpdateForwarder
 from millpond.stores.encoding.column_serdes import ColumnSerde, column_serde

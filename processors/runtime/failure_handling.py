@@ -11,7 +11,7 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.headers import Headers
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.failures import FailurePolicy, Place, failure, is_of_record
-from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.promises import Promises
 
 _NOT_ALONE: Final = (
     "correct it and restart; on_error cannot leave out single records here, because what had been done with them when "

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from millpond.errors import TopologyError
 from millpond.processors.options.records import Consumed, Produced
-from millpond.processors.runtime.operators.operator import Operator, as_operator
+from millpond.processors.runtime.operator import Operator, as_operator
 from millpond.processors.runtime.processor import Processor
 
 

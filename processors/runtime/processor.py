@@ -24,7 +24,7 @@ from millpond.processors.runtime.failures import FailurePolicy, Place
 from millpond.processors.runtime.kept_time import KeptTime
 from millpond.processors.runtime.late import Booleans, Integers, KeepLate, LateRecords, chosen
 from millpond.processors.runtime.metrics import TaskMetric
-from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.promises import Promises
 from millpond.processors.runtime.punctuation import PUNCTUATION, Punctuation, PunctuationType, Punctuator, Scheduler
 from millpond.stores.encoding.times import Duration, to_millis
 from millpond.stores.typed.set_back import SetBack

@@ -16,7 +16,7 @@ from millpond.processors.runtime.global_stores import as_reader
 from millpond.processors.runtime.late import KeepLate
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode, SourceNode
-from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.order.expiring import ExpiringStores
 from millpond.processors.runtime.order.gathering import gathering_nodes
 from millpond.processors.runtime.order.keyed_region import Edge

@@ -26,9 +26,9 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Array, Columns, joined
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.late import Booleans, Integers
-from millpond.processors.runtime.operators.operator import Operator
-from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
+from millpond.processors.runtime.promises import Promises
 from millpond.processors.streams.vectorized_table_join import VectorizedStreamTableJoin
 from millpond.processors.tables.value_getters import store_getter
 from millpond.stores.encoding.serdes import Serde

@@ -10,7 +10,7 @@ from typing import Any
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.stores.typed.windows.window import WindowStore
 

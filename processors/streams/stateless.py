@@ -11,8 +11,8 @@ from millpond.processors.options.functions import positional_parameters
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.runtime.operators.operator import Operator
-from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.operator import Operator
+from millpond.processors.runtime.promises import Promises
 
 Predicate = Callable[[Any, Any], bool]
 """``predicate(key, value)``."""

@@ -7,9 +7,9 @@ first has the records of both joined in their order.
 from millpond.processors.options.joins import Side
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
-from millpond.processors.runtime.operators.operator import Operator
-from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
+from millpond.processors.runtime.promises import Promises
 from millpond.processors.streams.vectorized_window_join import VectorizedWindowJoin
 from millpond.processors.streams.window_join import StreamStreamJoinPlan, WindowJoin
 

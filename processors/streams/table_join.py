@@ -23,9 +23,9 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Records, joined
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.late import Booleans, Integers
-from millpond.processors.runtime.operators.operator import Operator
-from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
+from millpond.processors.runtime.promises import Promises
 from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer
 from millpond.processors.tables.value_getters import ValueGetterFactory
 from millpond.stores.encoding.times import FARTHEST, MAX_TIME, NO_TIME

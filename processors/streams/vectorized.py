@@ -17,8 +17,8 @@ import pyarrow as pa
 from millpond.processors.options.functions import positional_parameters
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Array, Columns, as_column
-from millpond.processors.runtime.operators.operator import Operator
-from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.operator import Operator
+from millpond.processors.runtime.promises import Promises
 
 
 class _Vectorized(Operator):

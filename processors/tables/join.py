@@ -14,9 +14,9 @@ from typing import Any
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
-from millpond.processors.runtime.operators.operator import Operator
-from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
+from millpond.processors.runtime.promises import Promises
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.latest_only import latest_only
 from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory

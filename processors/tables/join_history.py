@@ -13,9 +13,9 @@ from typing import Any
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.headers import Headers
-from millpond.processors.runtime.operators.operator import Operator
-from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
+from millpond.processors.runtime.promises import Promises
 from millpond.processors.tables.join import Joiner, JoinGetter
 from millpond.processors.tables.value_getters import ValueGetterFactory
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp

@@ -8,8 +8,8 @@ import pyarrow.compute as _compute
 
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Array, Columns
-from millpond.processors.runtime.operators.operator import Operator
-from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.operator import Operator
+from millpond.processors.runtime.promises import Promises
 from millpond.stores.encoding.rows.row_columns import PhysicalRowType, RowColumnSerde
 
 pc: Any = _compute

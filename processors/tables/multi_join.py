@@ -17,9 +17,9 @@ from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Array, Columns, Records, joined, valid
 from millpond.processors.runtime.late import Booleans
-from millpond.processors.runtime.operators.operator import Operator
-from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
+from millpond.processors.runtime.promises import Promises
 from millpond.processors.tables.latest_only import latest_only
 from millpond.processors.tables.value_getters import StoreGetter
 from millpond.stores.encoding.times import MIN_TIME

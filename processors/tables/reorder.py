@@ -6,9 +6,9 @@ their key's latest. A record that is later than that goes to the table at once, 
 
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.runtime.operators.operator import Operator
-from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
+from millpond.processors.runtime.promises import Promises
 from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer
 
 

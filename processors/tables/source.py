@@ -3,7 +3,7 @@
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.promises import Promises
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.writer import TableProcessor
 

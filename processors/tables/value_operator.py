@@ -14,8 +14,8 @@ from typing import Any
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Array, Columns, nulls
 from millpond.processors.runtime.batches.headers import Headers
-from millpond.processors.runtime.operators.promises import Promises
 from millpond.processors.runtime.processor import ProcessorContext
+from millpond.processors.runtime.promises import Promises
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.value_getters import ValueGetter
 from millpond.processors.tables.writer import TableProcessor, without_repeated_tombstones

@@ -11,7 +11,7 @@ from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.columns import Array, Columns, Records, valid
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.late import Booleans
-from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.table_columns import table_columns, values_before

@@ -27,7 +27,7 @@ from millpond.processors.options.records import Consumed, Produced
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.kept_time import KeptTime
-from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.runtime.topology import Topology
 from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer

@@ -16,9 +16,9 @@ from millpond.processors.dsl.streams_and_tables import KTable
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.runtime.operators.operator import Operator
-from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
+from millpond.processors.runtime.promises import Promises
 from millpond.processors.verbs.ordered_rows import order_and_row
 from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.encoding.times import MIN_TIME

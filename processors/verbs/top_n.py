@@ -24,8 +24,8 @@ from millpond.processors.options.records import Consumed
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, spread
 from millpond.processors.runtime.batches.windowed_columns import windowed_keys
-from millpond.processors.runtime.operators.operator import Operator
-from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.operator import Operator
+from millpond.processors.runtime.promises import Promises
 from millpond.processors.verbs.aggregate import (
     NO_CHANGES,
     WindowedKeys,

@@ -32,7 +32,7 @@ ANSWERS = {
     "In which order are they taken?": ("processors/runtime/order/time_order.py", "merge"),
     "How do results come back in order?": ("processors/runtime/order/resequencer.py", "Resequencer"),
     "When do timers fire?": ("processors/runtime/punctuation.py", "Scheduler"),
-    "What does an operator promise?": ("processors/runtime/operators/promises.py", "Promises"),
+    "What does an operator promise?": ("processors/runtime/promises.py", "Promises"),
     "How are two streams joined?": ("processors/streams/window_join.py", "WindowJoin"),
     "Which columns does a joined row have?": ("processors/verbs/projections.py", "JoinedRows"),
     "When do two verbs share an operator?": ("adapters/spark/verbs/frames/sharing.py", "shared_by"),

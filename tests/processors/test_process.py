@@ -18,8 +18,8 @@ from millpond.processors import (
     Task,
     TopologyDriver,
 )
-from millpond.processors.runtime.operators.operator import as_operator
-from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.operator import as_operator
+from millpond.processors.runtime.promises import Promises
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.serdes import INT64, STRING

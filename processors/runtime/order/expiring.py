@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from millpond.processors.runtime.batches.columns import Records
-from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.encoding.times import NO_TIME
 from millpond.stores.typed.expiry import Expiry

@@ -12,7 +12,7 @@ and if nothing else touches what they and the nodes below them touch.
 from collections.abc import Iterable, Mapping
 
 from millpond.processors.runtime.nodes import SourceNode
-from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.subtopology import Subtopology
 
 

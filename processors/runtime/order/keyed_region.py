@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import TypeAlias
 
 from millpond.processors.runtime.nodes import Node, SinkNode, SourceNode
-from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.subtopology import Subtopology
 
 Edge: TypeAlias = tuple[str, str]

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millpond.processors.runtime.nodes import SourceNode
-from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.order.keyed_region import Edge, KeyedRegion
 from millpond.processors.runtime.order.waves import Booleans, Integers, returns, seen_too_early, wave_order
 from millpond.processors.runtime.subtopology import Subtopology

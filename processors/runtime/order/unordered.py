@@ -6,7 +6,7 @@ Rule of this module: the graph decides, and the promises of processors (``Promis
 from collections.abc import Callable
 
 from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode
-from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.subtopology import Subtopology
 
 

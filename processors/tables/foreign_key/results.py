@@ -17,9 +17,9 @@ from millpond.processors.runtime.batches.columns import Columns, Records, joined
 from millpond.processors.runtime.batches.headers import Headers
 from millpond.processors.runtime.batches.user_functions import RowFunction
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.runtime.operators.operator import Operator
-from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
+from millpond.processors.runtime.promises import Promises
 from millpond.processors.tables.foreign_key.messages import Content, read_left_rows, read_responses
 from millpond.processors.tables.table_store import TableStore
 from millpond.stores.encoding.serdes import Serde

@@ -17,8 +17,8 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Array, Columns, valid
 from millpond.processors.runtime.batches.headers import Headers
 from millpond.processors.runtime.batches.user_functions import RowFunction
-from millpond.processors.runtime.operators.operator import Operator
-from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.operator import Operator
+from millpond.processors.runtime.promises import Promises
 from millpond.processors.tables.foreign_key.message_columns import (
     column_serdes,
     hash_column,

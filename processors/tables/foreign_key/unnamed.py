@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.columns import Columns
-from millpond.processors.runtime.operators.operator import Operator
-from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
+from millpond.processors.runtime.promises import Promises
 from millpond.processors.tables.foreign_key.messages import combined_key
 from millpond.processors.tables.table_store import TableStore
 from millpond.processors.tables.value_getters import ValueGetterFactory

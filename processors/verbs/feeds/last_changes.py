@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.runtime.operators.operator import Operator
-from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
+from millpond.processors.runtime.promises import Promises
 from millpond.processors.verbs.ordered_rows import order_and_row, with_order
 from millpond.stores.typed.keyvalue import KeyValueStore
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore

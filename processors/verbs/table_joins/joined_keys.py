@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import nulls
-from millpond.processors.runtime.operators.operator import Operator
-from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.operator import Operator
+from millpond.processors.runtime.promises import Promises
 from millpond.processors.verbs.verb import PackedRows, nullable, widest
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 

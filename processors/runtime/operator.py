@@ -10,8 +10,8 @@ from millpond.errors import TopologyError
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.batches.partials import Combiner
-from millpond.processors.runtime.operators.promises import Promises
 from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.promises import Promises
 
 
 class Operator(Processor):

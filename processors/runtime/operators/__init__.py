@@ -1,1 +1,0 @@
-"""The operators of Millpond: their promises and abilities beyond those of the user's processors."""
