@@ -29,15 +29,15 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.current_record import RecordMetadata
-from millpond.processors.runtime.driver import TopologyDriver
 from millpond.processors.runtime.failures import DeadLetter
 from millpond.processors.runtime.order.time_order import merge
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.runtime.punctuation import Punctuation, PunctuationType
 from millpond.processors.runtime.record_processor import RecordProcessor
-from millpond.processors.runtime.records import Record
 from millpond.processors.runtime.subtopology import Subtopology
-from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.tasks.driver import TopologyDriver
+from millpond.processors.runtime.tasks.records import Record
+from millpond.processors.runtime.tasks.task import Task
 from millpond.processors.runtime.topology import Topology
 
 __all__ = [

@@ -20,7 +20,7 @@ from millpond.bench.processors.driving import driven_seconds
 from millpond.bench.processors.inputs import Sizes
 from millpond.metrics import Metrics, Stopwatch, StoreMetric
 from millpond.processors import Batch, TopologyDriver
-from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.tasks.task import Task
 
 HEADERS: Final = (("trace", b"00-4bf92f3577b34da6a3ce929d0e0e4736-01"), ("source", b"web"))
 """The headers of each record: an id of 38 bytes, and a word."""

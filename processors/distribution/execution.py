@@ -31,7 +31,7 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records, joined
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.order.time_order import Regroup
-from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.tasks.task import Task
 from millpond.stores.encoding.column_serdes import ColumnSerde, column_serde
 from millpond.stores.encoding.serdes import BYTES, Serde, serde
 from millpond.stores.typed.store import column_of

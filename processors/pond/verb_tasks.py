@@ -31,7 +31,7 @@ from millpond.processors.rows.unusable import KeepLetter
 from millpond.processors.runtime.failures import FailurePolicy
 from millpond.processors.runtime.late import LateRecords
 from millpond.processors.runtime.subtopology import Subtopology
-from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.tasks.task import Task
 from millpond.processors.tables.value_getters import ValueGetter
 from millpond.processors.verbs.record_words import VerbWords
 from millpond.stores.encoding.times import TimeUnit

@@ -11,7 +11,7 @@ from millpond.processors.aggregations.carried_windows import WINDOWED_AGGREGATIO
 from millpond.processors.aggregations.windowed_processor import WINDOWED_AGGREGATION
 from millpond.processors.runtime.current_record import TASK_TIME
 from millpond.processors.runtime.punctuation import PUNCTUATION
-from millpond.processors.runtime.stream_time_reset import RESET
+from millpond.processors.runtime.tasks.stream_time_reset import RESET
 from millpond.processors.streams.unpaired_rows import UNPAIRED_RECORDS, UNPAIRED_RECORDS_CARRIAGE
 from millpond.processors.tables.foreign_key.messages import (
     FOREIGN_KEY_LEFT_ROWS,

@@ -12,7 +12,7 @@ from millpond.processors.distribution.plan import make_plan
 from millpond.processors.distribution.router import Router
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
-from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.tasks.task import Task
 from tests.distribution.test_execution import numbered, open_stores, run_stages
 
 KEYS = ["a", "b", "c", "d"]

@@ -43,7 +43,7 @@ from millpond.processors.distribution.execution import Outputs
 from millpond.processors.distribution.plan import make_plan
 from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batches.batch import Batch
-from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.tasks.task import Task
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.ordered.over_spec import Frame
 from millpond.processors.verbs.verb import INSTANT as TIME

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from millpond.processors import Consumed, Joined, Materialized, Produced, StreamsBuilder, Topology
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.runtime.driver import TopologyDriver
+from millpond.processors.runtime.tasks.driver import TopologyDriver
 from tests.drawing import tries
 from tests.processors.test_foreign_key_columns import ORDER, Record, columns_of, inputs, run
 

@@ -3,7 +3,7 @@
 import pytest
 
 from millpond.errors import TopologyError
-from millpond.processors.runtime.global_stores import as_reader
+from millpond.processors.runtime.tasks.global_stores import as_reader
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.testing.store_calls import KINDS, KindUnderTest

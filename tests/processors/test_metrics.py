@@ -25,7 +25,7 @@ from millpond.processors import (
 from millpond.processors.distribution.exchange import Blob, BlobWriter, partials_of
 from millpond.processors.distribution.execution import Decoder, run_blobs, run_split
 from millpond.processors.runtime.metrics import TaskMetric
-from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.tasks.task import Task
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.serdes import INT64, STRING

@@ -30,7 +30,7 @@ from millpond.processors.options.order import Order
 from millpond.processors.runtime.nodes import ProcessorNode
 from millpond.processors.runtime.order.gathering import gathering_nodes
 from millpond.processors.runtime.order.time_order import merge
-from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.tasks.task import Task
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.serdes import Serde

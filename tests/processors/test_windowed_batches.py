@@ -25,7 +25,7 @@ from millpond.processors import (
     TopologyDriver,
 )
 from millpond.processors.runtime.batches.batch import Batch
-from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.tasks.task import Task
 from millpond.stores.backend.contract import Entries
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction

@@ -24,7 +24,7 @@ from millpond.processors.options.on_error import OnError
 from millpond.processors.rows.sink_rows import SinkRows
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.failures import DeadLetter, FailurePolicy
-from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.tasks.task import Task
 from millpond.stores.typed.windows.windowed import Windowed
 
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)

@@ -21,7 +21,7 @@ from millpond.adapters.spark.worker.worker import StateSettings
 from millpond.errors import MissingArgumentError, StreamingOrStaticError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
-from millpond.processors.runtime.stream_time_reset import StreamTimeReset
+from millpond.processors.runtime.tasks.stream_time_reset import StreamTimeReset
 from millpond.stores.backend.contract import with_memory_budget
 from millpond.stores.backend.registry import supplier
 from millpond.stores.durability.manifests.former_names import former_names

@@ -23,7 +23,7 @@ from millpond.processors.rows.row_source import RowReader, RowSource
 from millpond.processors.rows.sink_rows import SinkRows
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.subtopology import Subtopology
-from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.tasks.task import Task
 from millpond.processors.tables.sorted_versions import GetterAt
 from millpond.processors.tables.value_getters import ValueGetter
 from millpond.processors.verbs.record_words import VerbWords

@@ -36,7 +36,7 @@ from millpond.processors.rows.unusable import SplitReader, TopicSource
 from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.subtopology import Subtopology
-from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.tasks.task import Task
 
 pc: Any = _compute
 

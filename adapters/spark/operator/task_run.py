@@ -24,7 +24,7 @@ from millpond.processors.distribution.exchange import Blob
 from millpond.processors.distribution.execution import Outputs, run_blobs
 from millpond.processors.distribution.hot_keys import HotKeys
 from millpond.processors.runtime.subtopology import Subtopology
-from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.tasks.task import Task
 from millpond.processors.verbs.record_words import VerbWords
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.state import TaskState

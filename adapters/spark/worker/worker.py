@@ -22,8 +22,8 @@ from zipimport import zipimporter
 from millpond.adapters.spark.worker.kept_states import KeptStates, Owner
 from millpond.adapters.spark.worker.local_directories import query_directory, take_over
 from millpond.errors import MillpondError
-from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.subtopology import Subtopology
+from millpond.processors.runtime.tasks.stream_time_reset import StreamTimeReset
 from millpond.releases import Release
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode

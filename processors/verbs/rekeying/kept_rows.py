@@ -12,7 +12,7 @@ import pyarrow.compute as _compute
 
 from millpond.errors import RekeyedRowsError
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
-from millpond.processors.runtime.stream_time_reset import RESET
+from millpond.processors.runtime.tasks.stream_time_reset import RESET
 from millpond.processors.verbs.carriages import CARRIAGES
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.stores.durability.manifests.manifest import Manifest

@@ -19,8 +19,8 @@ from millpond.errors import RekeyedRowsError
 from millpond.processors.distribution.exchange import Blob, BlobWriter, time_blobs
 from millpond.processors.distribution.execution import Decoder, run_blobs
 from millpond.processors.distribution.plan import Plan
-from millpond.processors.runtime.stream_time_reset import RESET
-from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.tasks.stream_time_reset import RESET
+from millpond.processors.runtime.tasks.task import Task
 from millpond.processors.verbs.feeds.change_feed import Change
 from millpond.processors.verbs.rekeying.kept_rows import DELETED, TIME, KeptRows
 from millpond.processors.verbs.verb import PackedRows

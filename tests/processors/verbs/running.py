@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.processors.runtime.batches.batch import Batch
-from millpond.processors.runtime.driver import TopologyDriver
+from millpond.processors.runtime.tasks.driver import TopologyDriver
 from millpond.processors.verbs.aggregate import AggregatedRows
 from millpond.processors.verbs.feeds.change_feed import changes_of
 from millpond.processors.verbs.null_keys import NullKeys

@@ -17,7 +17,7 @@ from millpond.processors.distribution.execution import Decoder
 from millpond.processors.options.windows import SessionWindows, SlidingWindows, TimeWindows, own_gap
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
-from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.tasks.task import Task
 from millpond.processors.verbs import aggregates as f
 from millpond.processors.verbs.aggregate import AggregatedRows, Windows, aggregate
 from millpond.processors.verbs.aggregates import AggregateCall

@@ -14,7 +14,7 @@ from millpond.processors.distribution.plan import make_plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.runtime.driver import TopologyDriver
+from millpond.processors.runtime.tasks.driver import TopologyDriver
 from millpond.processors.verbs.feeds.last_changes import KeptOrders, LastChanges
 from millpond.processors.verbs.ordered_rows import with_order
 from millpond.stores.encoding.serdes import BYTES

@@ -14,7 +14,7 @@ from millpond.processors.distribution.execution import Decoder
 from millpond.processors.options.cumulative_windows import CumulativeWindows
 from millpond.processors.options.windows import SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.runtime.batches.columns import Columns
-from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.tasks.task import Task
 from millpond.processors.verbs.aggregate import Windows
 from millpond.processors.verbs.functions.top import STATE_SERDE, first_rows
 from millpond.processors.verbs.null_keys import NullKeys

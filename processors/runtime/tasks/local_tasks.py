@@ -10,8 +10,8 @@ from millpond.processors.options.order import Order
 from millpond.processors.runtime.batches.columns import Columns, Records, joined
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.order.time_order import merge
-from millpond.processors.runtime.repartition_topic import Repartition
-from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.tasks.repartition_topic import Repartition
+from millpond.processors.runtime.tasks.task import Task
 from millpond.processors.runtime.topology import Topology
 
 

@@ -19,10 +19,10 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.runtime.batches.headers import NO_HEADERS, as_headers
 from millpond.processors.runtime.failures import DeadLetter, FailurePolicy
-from millpond.processors.runtime.local_tasks import LocalTasks, repartitions_of
-from millpond.processors.runtime.records import Record
-from millpond.processors.runtime.stream_time_reset import StreamTimeReset
-from millpond.processors.runtime.task import Task
+from millpond.processors.runtime.tasks.local_tasks import LocalTasks, repartitions_of
+from millpond.processors.runtime.tasks.records import Record
+from millpond.processors.runtime.tasks.stream_time_reset import StreamTimeReset
+from millpond.processors.runtime.tasks.task import Task
 from millpond.processors.runtime.topology import Topology
 from millpond.stores.backend.contract import Backend, BackendSupplier
 from millpond.stores.backend.registry import supplier
