@@ -36,8 +36,8 @@ class KeyTimer:
             ConfigurationError: no calendar has the time.
         """
         # Only now, because it brings all processors with it.
+        from millpond.processors.verbs.encoding.python_values import to_datetime
         from millpond.processors.verbs.key_timers import KeyTimers, TimerClock
-        from millpond.processors.verbs.python_values import to_datetime
 
         try:
             to_datetime(time or 0)

@@ -172,7 +172,7 @@ def _without_foreign_keys(rows: Sequence[bytes]) -> Sequence[bytes]:
     if not any(row.startswith(_FOREIGN) for row in rows):
         return rows
     # Only now, because it brings all processors with it, and most look-ups need none.
-    from millpond.processors.verbs.foreign_keyed import without_foreign_key
+    from millpond.processors.verbs.encoding.foreign_keyed import without_foreign_key
 
     return [without_foreign_key(row) if row.startswith(_FOREIGN) else row for row in rows]
 

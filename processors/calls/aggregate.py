@@ -23,7 +23,7 @@ from millpond.processors.options.grouping import GROUPING_ID, By
 from millpond.processors.options.windows import SessionWindows
 from millpond.processors.verbs.aggregate import GAP, WINDOW, AggregatedRows, Windows, aggregate
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.null_keys import NullKeys
+from millpond.processors.verbs.encoding.null_keys import NullKeys
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.verb import INSTANT, MICROS
 from millpond.stores.encoding.times import Duration, Instant

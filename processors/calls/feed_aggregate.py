@@ -13,10 +13,10 @@ from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, be
 from millpond.processors.calls.waiting import feed_aggregate_account
 from millpond.processors.options.grouping import GROUPING_ID, By
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.encoding.null_keys import NullKeys
 from millpond.processors.verbs.feeds.feed_aggregate import feed_aggregate
 from millpond.processors.verbs.feeds.feed_rows import FeedRows
 from millpond.processors.verbs.feeds.group_aggregate import MEMBERS, GroupAggregate
-from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.typed.expiry import Expired

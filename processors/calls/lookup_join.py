@@ -30,9 +30,9 @@ from millpond.processors.calls.waiting import lookup_join_account
 from millpond.processors.options.joins import ASOF_JOINS, AsofDirection, Side, Unfit
 from millpond.processors.options.known_names import did_you_mean, unused_name
 from millpond.processors.options.versioned_table import VersionedTable
+from millpond.processors.verbs.encoding.null_keys import NullKeys
 from millpond.processors.verbs.lookups.lookup_join import lookup_join
 from millpond.processors.verbs.lookups.table_rows import TableRows
-from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.verb import INSTANT
 from millpond.stores.encoding.times import Duration
 

@@ -16,7 +16,7 @@ from millpond.processors.calls.feeds import Feed
 from millpond.processors.options.grouping import GROUPING_ID, GroupingSets
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.aggregates.call import GROUPING
-from millpond.processors.verbs.null_keys import NullKeys
+from millpond.processors.verbs.encoding.null_keys import NullKeys
 from millpond.processors.verbs.verb import PackedRows
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas

@@ -26,7 +26,7 @@ from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew
 from millpond.processors.calls.waiting import table_join_account
 from millpond.processors.options.joins import FOREIGN_KEY_JOINS, TABLE_JOINS, JoinType, Side
-from millpond.processors.verbs.null_keys import NullKeys
+from millpond.processors.verbs.encoding.null_keys import NullKeys
 from millpond.processors.verbs.projections import CHANGE_COLUMNS
 from millpond.processors.verbs.table_joins.table_join import table_join
 from millpond.stores.encoding.times import Duration

@@ -31,10 +31,10 @@ from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.runtime.topology import Topology
 from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer
+from millpond.processors.verbs.encoding.ordered_rows import order_and_row
+from millpond.processors.verbs.encoding.python_values import check_readable, python_keys, python_rows
 from millpond.processors.verbs.key_timers import WATERMARK, KeyTimers, TimerClock, keyed_timers_spec
 from millpond.processors.verbs.keyed_processor import KeyedProcessor, TaskScope
-from millpond.processors.verbs.ordered_rows import order_and_row
-from millpond.processors.verbs.python_values import check_readable, python_keys, python_rows
 from millpond.processors.verbs.rule_run import RuleRun
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec

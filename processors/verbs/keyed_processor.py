@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from millpond.errors import InvalidArgumentError, InvalidTimeError, SerdeError
+from millpond.processors.verbs.encoding.python_values import from_datetime, to_datetime
+from millpond.processors.verbs.encoding.state_values import unfit_state
 from millpond.processors.verbs.key_timers import KeyTimers, Timer, TimerClock
-from millpond.processors.verbs.python_values import from_datetime, to_datetime
-from millpond.processors.verbs.state_values import unfit_state
 from millpond.stores.encoding.times import to_micros
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore, ValueAndTimestamp
 

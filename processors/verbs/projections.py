@@ -14,8 +14,8 @@ import pyarrow.compute as _compute
 
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, nulls
-from millpond.processors.verbs.foreign_keyed import without_foreign_keys
-from millpond.processors.verbs.null_keys import NullKeys
+from millpond.processors.verbs.encoding.foreign_keyed import without_foreign_keys
+from millpond.processors.verbs.encoding.null_keys import NullKeys
 from millpond.processors.verbs.verb import Input, Projection, chosen, nullable, widest
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.row_columns import PhysicalRowType

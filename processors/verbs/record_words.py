@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from millpond.errors import MillpondError
 from millpond.processors.runtime.failures import Place, RecordWords
-from millpond.processors.verbs.python_values import shown_columns
+from millpond.processors.verbs.encoding.python_values import shown_columns
 from millpond.processors.verbs.verb import Input
 from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.typed.windows.windowed import Windowed

@@ -30,6 +30,8 @@ from millpond.processors.dsl.wiring.aggregations import AnyWindows
 from millpond.processors.options.windows import SessionWindows, TimeWindows
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.binding import bind, state_name
+from millpond.processors.verbs.encoding.python_values import shown_key
+from millpond.processors.verbs.encoding.state_serde import Slots, StateSerde
 from millpond.processors.verbs.functions.combining import RowCombiner, float_sums, merges_exactly
 from millpond.processors.verbs.functions.function import AggregateFunction, StatefulFunction
 from millpond.processors.verbs.functions.reversible.made import made_reversible
@@ -38,8 +40,6 @@ from millpond.processors.verbs.functions.since import Since
 from millpond.processors.verbs.functions.sums import Average
 from millpond.processors.verbs.functions.user_defined import FailedFunction
 from millpond.processors.verbs.kept_calls import ORDERED, KeptCall
-from millpond.processors.verbs.python_values import shown_key
-from millpond.processors.verbs.state_serde import Slots, StateSerde
 from millpond.processors.verbs.verb import Input
 from millpond.stores.encoding.column_serdes import ColumnarSerde, ColumnSerde
 from millpond.stores.encoding.nulls import spread

@@ -13,9 +13,9 @@ import numpy as np
 from millpond.errors import InvalidValueError, RecordError
 from millpond.processors.runtime.batches.batch import BatchBuilder
 from millpond.processors.runtime.processor import ProcessorContext
+from millpond.processors.verbs.encoding.python_values import to_datetime
 from millpond.processors.verbs.key_timers import Due, KeyTimers, Timer, TimerClock
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor, TaskScope
-from millpond.processors.verbs.python_values import to_datetime
 
 Results: TypeAlias = Iterable[Mapping[str, Any]] | None
 

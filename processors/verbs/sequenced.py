@@ -19,7 +19,7 @@ from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.runtime.promises import Promises
-from millpond.processors.verbs.ordered_rows import order_and_row
+from millpond.processors.verbs.encoding.ordered_rows import order_and_row
 from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec

@@ -18,11 +18,11 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.topology import Topology
 from millpond.processors.tables.sorted_versions import GetterAt
+from millpond.processors.verbs.encoding.foreign_keyed import with_foreign_keys, without_foreign_key
+from millpond.processors.verbs.encoding.null_keys import NullKeys
+from millpond.processors.verbs.encoding.ordered_rows import with_order
 from millpond.processors.verbs.feeds.change_feed import Change
-from millpond.processors.verbs.foreign_keyed import with_foreign_keys, without_foreign_key
 from millpond.processors.verbs.matching.matching import Matching
-from millpond.processors.verbs.null_keys import NullKeys
-from millpond.processors.verbs.ordered_rows import with_order
 from millpond.stores.encoding.nulls import spread
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec

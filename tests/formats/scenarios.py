@@ -41,11 +41,11 @@ from millpond.processors.tables.suppress_buffer import SUPPRESS_BUFFER
 from millpond.processors.tables.time_ordered_buffer import TIME_ORDERED_BUFFER, BufferSpec
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.apply import ApplySpec
+from millpond.processors.verbs.encoding.foreign_keyed import with_foreign_keys
 from millpond.processors.verbs.feeds.feed_groups import FeedGroups
 from millpond.processors.verbs.feeds.feed_rows import InGroup
 from millpond.processors.verbs.feeds.group_aggregate import GroupAggregate
 from millpond.processors.verbs.feeds.group_values import COUNTED_VALUES, group_values_spec
-from millpond.processors.verbs.foreign_keyed import with_foreign_keys
 from millpond.processors.verbs.key_timers import KEYED_TIMERS, Timer
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
 from millpond.stores.backend.contract import Backend, BackendSupplier

@@ -25,7 +25,7 @@ from millpond.errors import FormatError, MillpondError, SerdeError
 from millpond.processors.runtime.change import Change, ChangeSerde
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
 from millpond.processors.tables.foreign_key.messages import Content, Instruction, Response, Subscription
-from millpond.processors.verbs.foreign_keyed import with_foreign_keys, without_foreign_key
+from millpond.processors.verbs.encoding.foreign_keyed import with_foreign_keys, without_foreign_key
 from millpond.releases import OLDEST_READERS, RELEASE, Numbered, Release
 from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, claim
@@ -357,7 +357,7 @@ CASES: Final = {
         None,
         row_with_a_foreign_key,
         "of version 2, but this release knows only 1; run the release that wrote it",
-        known_there={"millpond.processors.verbs.foreign_keyed.FOREIGN": b"\x02"},
+        known_there={"millpond.processors.verbs.encoding.foreign_keyed.FOREIGN": b"\x02"},
     ),
     "value in Spark's state": Case(
         Numbered.STATE_VALUE, value_in_sparks_state, "value of version 3, but this release .* versions 1 and 2; run"

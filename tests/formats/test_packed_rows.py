@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from millpond.errors import FormatError, UnreadableRowError
-from millpond.processors.verbs.foreign_keyed import (
+from millpond.processors.verbs.encoding.foreign_keyed import (
     foreign_key_of,
     foreign_keys_of,
     with_foreign_keys,

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import parquet as pq
 
 from millpond.errors import CorruptStoreError, MillpondError
-from millpond.processors.verbs.python_values import python_rows
+from millpond.processors.verbs.encoding.python_values import python_rows
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.durability.copies.clean_shutdown import CleanShutdownMarker, seal_path
 from millpond.stores.durability.copies.position import encode_position, position_of

@@ -34,7 +34,7 @@ from millpond.processors.tables.suppress_buffer import SuppressBuffer, suppress_
 from millpond.processors.tables.time_ordered_buffer import TimeOrderedBuffer, buffer_spec
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.aggregates import UserAggregate
-from millpond.processors.verbs.foreign_keyed import (
+from millpond.processors.verbs.encoding.foreign_keyed import (
     foreign_key_of,
     foreign_keys_of,
     with_foreign_keys,

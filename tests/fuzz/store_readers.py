@@ -16,7 +16,7 @@ import pyarrow as pa
 from millpond.errors import FormatError, StateConflictError
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.runtime.change import Change, ChangeSerde
-from millpond.processors.verbs.python_values import python_keys, python_rows
+from millpond.processors.verbs.encoding.python_values import python_keys, python_rows
 from millpond.stores.backend.long_keys import LongKeys
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction

@@ -32,9 +32,9 @@ from millpond.processors.rows.part_rows import PartRows
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.encoding.state_serde import Slots
 from millpond.processors.verbs.kept_calls import CallChanges, Calls, evolved_calls, first_calls, since_in, slots_of
 from millpond.processors.verbs.row_aggregate import RowAggregate
-from millpond.processors.verbs.state_serde import Slots
 from millpond.stores.encoding.rows import msgpack_columns
 from millpond.stores.encoding.rows.schemas import Schemas
 from tests.metamorphic import oracle

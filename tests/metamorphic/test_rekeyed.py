@@ -35,7 +35,7 @@ from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.verbs import aggregates
-from millpond.processors.verbs.null_keys import NullKeys
+from millpond.processors.verbs.encoding.null_keys import NullKeys
 from millpond.processors.verbs.rekeying.rekeying import NewInput
 from millpond.processors.verbs.stream_join import stream_join
 from millpond.processors.verbs.verb import INSTANT as TIME

@@ -17,7 +17,7 @@ from millpond import Pond
 from millpond.errors import ConfigurationError, RecordError, SerdeError, UserFunctionError
 from millpond.processors.verbs import KeyedProcessor
 from millpond.processors.verbs import aggregates as agg
-from millpond.processors.verbs.state_values import unfit_state
+from millpond.processors.verbs.encoding.state_values import unfit_state
 from millpond.stores.encoding.serdes import MSGPACK
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)

@@ -13,8 +13,8 @@ from millpond.processors.aggregations.table_repartition import TableRepartition
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.change import Change, ChangeSerde, ChangeType
+from millpond.processors.verbs.encoding.foreign_keyed import with_foreign_keys
 from millpond.processors.verbs.feeds.feed_rows import InGroup
-from millpond.processors.verbs.foreign_keyed import with_foreign_keys
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.serdes import STRING
 

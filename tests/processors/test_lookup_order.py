@@ -26,7 +26,7 @@ from millpond.processors.options.order import Order
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.order.time_order import merge
 from millpond.processors.runtime.tasks.task import Task
-from millpond.processors.verbs.ordered_rows import with_order
+from millpond.processors.verbs.encoding.ordered_rows import with_order
 from millpond.processors.verbs.sequenced import Sequenced
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction

@@ -33,7 +33,7 @@ from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.failures import Place
 from millpond.processors.runtime.late import LateRecords
 from millpond.processors.verbs import KeyContext, KeyedProcessor, aggregates
-from millpond.processors.verbs.null_keys import NullKeys
+from millpond.processors.verbs.encoding.null_keys import NullKeys
 from millpond.processors.verbs.verb import PackedRows
 from millpond.stores.cleaning.durable import LEFT_OUT
 from millpond.stores.durability.storage.storage import Storage

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.processors.verbs.python_values import python_rows
+from millpond.processors.verbs.encoding.python_values import python_rows
 
 
 def json_rows(table: pa.Table, count: int) -> list[str]:

@@ -39,6 +39,7 @@ from millpond.processors.rows.event_times import EventTimes
 from millpond.processors.rows.row_source import RowSource
 from millpond.processors.verbs.aggregate import STORE, AggregatedRows, WindowedKeys, Windows
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.encoding.state_serde import Slots, StateSerde
 from millpond.processors.verbs.feeds.feed_aggregate import GROUPS
 from millpond.processors.verbs.kept_calls import (
     Arguments,
@@ -52,7 +53,6 @@ from millpond.processors.verbs.kept_calls import (
 )
 from millpond.processors.verbs.rekeying.past_rows import PastRows
 from millpond.processors.verbs.row_aggregate import RowAggregate
-from millpond.processors.verbs.state_serde import Slots, StateSerde
 from millpond.processors.verbs.verb import Verb
 from millpond.stores.durability.manifests.schema_log import Beside, schema_places
 from millpond.stores.encoding.rows.schemas import Schemas

@@ -11,11 +11,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from millpond.processors.verbs.aggregates import AggregateCall, count
+from millpond.processors.verbs.encoding.state_serde import Slots
 from millpond.processors.verbs.functions.function import without_notes
 from millpond.processors.verbs.functions.row_fold import MOMENTS, TIMES
 from millpond.processors.verbs.kept_calls import KeptCall
 from millpond.processors.verbs.row_aggregate import RowAggregate, check_any
-from millpond.processors.verbs.state_serde import Slots
 from millpond.stores.encoding.keys import unpack_time
 from millpond.stores.encoding.rows.physical import from_physical
 

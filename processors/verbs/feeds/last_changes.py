@@ -13,7 +13,7 @@ from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.runtime.promises import Promises
-from millpond.processors.verbs.ordered_rows import order_and_row, with_order
+from millpond.processors.verbs.encoding.ordered_rows import order_and_row, with_order
 from millpond.stores.typed.keyvalue import KeyValueStore
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
 

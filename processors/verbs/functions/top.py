@@ -17,9 +17,9 @@ from millpond.errors import UnreadableRowError
 from millpond.processors.aggregations.aggregate import Aggregation
 from millpond.processors.aggregations.column_fold import Groups, MergingFold
 from millpond.processors.runtime.batches.columns import spread
+from millpond.processors.verbs.encoding.python_values import shown_key
+from millpond.processors.verbs.encoding.state_serde import Slots, StateSerde
 from millpond.processors.verbs.functions.columns import Array, Integers, listed, lists_of
-from millpond.processors.verbs.python_values import shown_key
-from millpond.processors.verbs.state_serde import Slots, StateSerde
 from millpond.stores.encoding.rows.row_columns import PhysicalRowType
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 

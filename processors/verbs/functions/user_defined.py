@@ -19,10 +19,10 @@ from millpond.errors import RecordError, SerdeError
 from millpond.processors.runtime.failures import describe
 from millpond.processors.runtime.order.time_order import stable_order
 from millpond.processors.verbs.aggregates import UserAggregate
+from millpond.processors.verbs.encoding.python_values import check_readable, python_values
 from millpond.processors.verbs.functions.columns import Array, Integers, present
 from millpond.processors.verbs.functions.function import AggregateFunction
 from millpond.processors.verbs.functions.pairs import Complete
-from millpond.processors.verbs.python_values import check_readable, python_values
 from millpond.stores.encoding.rows.physical import from_physical, normalized
 from millpond.stores.encoding.serdes import MSGPACK
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from html import escape
 from typing import Any, Final
 
-from millpond.processors.verbs.python_values import shown_columns
+from millpond.processors.verbs.encoding.python_values import shown_columns
 
 _TITLES: Final = ("", "side", "row", "from", "until", "older by", "why")
 _MARK: Final = "=>"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from millpond.processors.options.joins import JoinType
-from millpond.processors.verbs.foreign_keyed import foreign_key_of, without_foreign_key
+from millpond.processors.verbs.encoding.foreign_keyed import foreign_key_of, without_foreign_key
 from millpond.processors.verbs.matching.explanation import Candidate, MatchExplanation
 from millpond.processors.verbs.matching.matching import (
     Asked,

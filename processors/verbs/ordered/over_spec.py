@@ -19,6 +19,7 @@ from millpond.processors.runtime.late import Integers
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.aggregates.call import LAG
 from millpond.processors.verbs.binding import state_name
+from millpond.processors.verbs.encoding.state_serde import Slots
 from millpond.processors.verbs.functions.distances import Booleans
 from millpond.processors.verbs.functions.function import without_notes
 from millpond.processors.verbs.functions.row_fold import TIMES, rows_type
@@ -26,7 +27,6 @@ from millpond.processors.verbs.kept_calls import KeptCall
 from millpond.processors.verbs.ordered.over_state import OverState, OverStateSerde
 from millpond.processors.verbs.ordered.rows_in_time import InTime
 from millpond.processors.verbs.row_aggregate import STATE_VERSION, RowAggregate
-from millpond.processors.verbs.state_serde import Slots
 from millpond.processors.verbs.verb import nullable
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.physical import normalized

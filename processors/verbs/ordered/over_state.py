@@ -1,7 +1,7 @@
 """The state of a key of ``over``: the states of its calls, and the arguments of rows that the next one may reach.
 
-It is a row of places (``millpond.processors.verbs.state_serde``). The first has the times of those rows, the oldest
-first. Each call has two places of its own behind it, one for the state after the key's last row and one for the
+It is a row of places (``millpond.processors.verbs.encoding.state_serde``). The first has the times of those rows, the
+oldest first. Each call has two places of its own behind it, one for the state after the key's last row and one for the
 arguments, which no other call ever gets. Arguments are of the last rows that count for the call: a call that was added
 later has fewer of them than there are times.
 
@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from millpond.errors import SerdeError
 from millpond.processors.runtime.late import Integers
+from millpond.processors.verbs.encoding.state_serde import PlacedStates, Slots, StateSerde
 from millpond.processors.verbs.functions.columns import listed, lists_of
 from millpond.processors.verbs.functions.distances import Booleans
-from millpond.processors.verbs.state_serde import PlacedStates, Slots, StateSerde
 from millpond.stores.encoding.column_serdes import ColumnSerde
 from millpond.stores.encoding.rows.row_columns import PhysicalRowType
 

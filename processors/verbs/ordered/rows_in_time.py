@@ -21,7 +21,7 @@ from millpond.processors.runtime.late import Integers
 from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer
-from millpond.processors.verbs.ordered_rows import order_and_row
+from millpond.processors.verbs.encoding.ordered_rows import order_and_row
 from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.encoding.times import MIN_TIME
 

@@ -18,8 +18,8 @@ from millpond.processors.distribution.exchange import PLACE
 from millpond.processors.dsl.wiring.aggregations import AnyWindows
 from millpond.processors.options.changed_windows import ChangedWindows
 from millpond.processors.options.windows import SessionWindows, SlidingWindows
+from millpond.processors.verbs.encoding.state_serde import StateSerde
 from millpond.processors.verbs.row_aggregate import RowAggregate
-from millpond.processors.verbs.state_serde import StateSerde
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.rows import tables_of_columns
 from millpond.stores.encoding.keys import DATA, TIME_SIZE, last_time, unpack_time, unterminated

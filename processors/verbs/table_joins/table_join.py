@@ -10,7 +10,7 @@ from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.dsl.streams_and_tables import KStream, KTable
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.options.materialized import Materialized
-from millpond.processors.verbs.foreign_keyed import foreign_keys_of
+from millpond.processors.verbs.encoding.foreign_keyed import foreign_keys_of
 from millpond.processors.verbs.matching.table_match import TableMatching
 from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns, JoinedRows, Keys, Rows, Times, pairs
 from millpond.processors.verbs.sequenced import sequenced_table, table_of

@@ -21,7 +21,7 @@ from millpond.processors.runtime.tasks.task import Task
 from millpond.processors.verbs import aggregates as f
 from millpond.processors.verbs.aggregate import AggregatedRows, Windows, aggregate
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.null_keys import NullKeys
+from millpond.processors.verbs.encoding.null_keys import NullKeys
 from millpond.processors.verbs.projections import SEQUENCE
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.verb import MICROS, Verb

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from millpond.errors import ConfigurationError, RecordError
 from millpond.processors import CounterName, Record, Topology, TopologyDriver
 from millpond.processors.verbs.apply import apply_topology
+from millpond.processors.verbs.encoding.ordered_rows import with_order
 from millpond.processors.verbs.key_timers import Timer, TimerClock
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
-from millpond.processors.verbs.ordered_rows import with_order
 from millpond.processors.verbs.rule_run import ENDLESS
 from millpond.stores.encoding.keys import DATA, INDEX, TIMERS
 from millpond.stores.encoding.rows.packing import RowCodec

@@ -15,8 +15,8 @@ from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.tasks.driver import TopologyDriver
+from millpond.processors.verbs.encoding.ordered_rows import with_order
 from millpond.processors.verbs.feeds.last_changes import KeptOrders, LastChanges
-from millpond.processors.verbs.ordered_rows import with_order
 from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.evolution.matching import Declared, origins_of
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec

@@ -11,7 +11,7 @@ from millpond.processors import TimeWindows
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.aggregate import AggregatedRows, aggregate
-from millpond.processors.verbs.null_keys import NullKeys
+from millpond.processors.verbs.encoding.null_keys import NullKeys
 from millpond.processors.verbs.projections import Keys
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.verb import PackedRows

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.errors import SerdeError
-from millpond.processors.verbs.state_serde import Slots, StateSerde
+from millpond.processors.verbs.encoding.state_serde import Slots, StateSerde
 from millpond.stores.encoding.rows.msgpack_columns import FEW, array_lengths, unpack_columns
 
 STATES = pa.struct([("0", pa.list_(pa.float64())), ("1", pa.int64()), ("2", pa.string())])

@@ -16,8 +16,8 @@ from millpond.processors.options.windows import SessionWindows, SlidingWindows, 
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.tasks.task import Task
 from millpond.processors.verbs.aggregate import Windows
+from millpond.processors.verbs.encoding.null_keys import NullKeys
 from millpond.processors.verbs.functions.top import STATE_SERDE, first_rows
-from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.top_n import INPUT_SERDE, OrderedRows, RankChanges, top_n
 from millpond.processors.verbs.verb import Verb
 from millpond.stores.backend.registry import supplier

@@ -21,7 +21,7 @@ from millpond.adapters.spark.verbs.frames.shared_flow import InputOfVerb, Shared
 from millpond.errors import VerbChangedError
 from millpond.processors.calls.account import Account, Path
 from millpond.processors.distribution.plan import Plan
-from millpond.processors.verbs.null_keys import NullKeys
+from millpond.processors.verbs.encoding.null_keys import NullKeys
 from millpond.processors.verbs.verb import Input, Verb
 from millpond.stores.evolution.verbs import declaration
 
