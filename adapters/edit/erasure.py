@@ -108,7 +108,7 @@ def erase(
     if not by:
         raise MissingArgumentError("an erasure needs the name of its author; give by=..., as in by='ann'")
     # Only now, because it brings all processors with it.
-    from millpond.processors.verbs.carriages import CARRIAGES
+    from millpond.processors.verbs.rekeying.carriages import CARRIAGES
 
     batch = inspector.checkpoint.chosen(None)
     queries = inspector.queries(batch)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millpond.processors.rows.unusable import Fault, Unusable
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.verbs.feeds.change_feed import KNOWN, Change, changes_of
+from millpond.processors.verbs.change_feed import KNOWN, Change, changes_of
 
 
 def changing(table: pa.Table, unusable: Unusable, column: str) -> tuple[pa.Table, Sequence[Change] | None]:

@@ -19,8 +19,8 @@ from millpond.processors.rows.changes import changing
 from millpond.processors.rows.event_times import EventTimes
 from millpond.processors.rows.unusable import REMEDY, KeepLetter, Unusable
 from millpond.processors.runtime.counters import CounterName
+from millpond.processors.verbs.change_feed import changes_of
 from millpond.processors.verbs.encoding.null_keys import NullKeys
-from millpond.processors.verbs.feeds.change_feed import changes_of
 from millpond.processors.verbs.verb import Input, flattened
 from millpond.stores.encoding.rows.tuple_keys import null_rows
 from millpond.stores.encoding.serdes import Serde

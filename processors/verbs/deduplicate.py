@@ -26,8 +26,8 @@ from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.late import Integers
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.verbs.functions.distances import far_apart
-from millpond.processors.verbs.ordered.rows_in_time import InTime, RowsInTime, in_order
 from millpond.processors.verbs.projections import Keys, Rows, Times
+from millpond.processors.verbs.rows_in_time import InTime, RowsInTime, in_order
 from millpond.processors.verbs.verb import PackedRows, Verb
 from millpond.stores.encoding.column_serdes import column_serde
 from millpond.stores.encoding.serdes import BYTES

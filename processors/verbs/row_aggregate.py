@@ -30,9 +30,9 @@ from millpond.processors.dsl.wiring.aggregations import AnyWindows
 from millpond.processors.options.windows import SessionWindows, TimeWindows
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.binding import bind, state_name
+from millpond.processors.verbs.combining import RowCombiner, float_sums, merges_exactly
 from millpond.processors.verbs.encoding.python_values import shown_key
 from millpond.processors.verbs.encoding.state_serde import Slots, StateSerde
-from millpond.processors.verbs.functions.combining import RowCombiner, float_sums, merges_exactly
 from millpond.processors.verbs.functions.function import AggregateFunction, StatefulFunction
 from millpond.processors.verbs.functions.reversible.made import made_reversible
 from millpond.processors.verbs.functions.row_fold import MOMENTS, TIMES, RowFold, rows_type, states_type

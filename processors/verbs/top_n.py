@@ -33,7 +33,7 @@ from millpond.processors.verbs.aggregate import (
     aggregated_table,
     changed_windows,
 )
-from millpond.processors.verbs.feeds.change_feed import Change
+from millpond.processors.verbs.change_feed import Change
 from millpond.processors.verbs.functions.columns import listed, lists_of
 from millpond.processors.verbs.functions.top import ORDERED_ROWS, STATE_SERDE, TOP, first_rows
 from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns, Keys, Times

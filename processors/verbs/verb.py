@@ -18,10 +18,10 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.topology import Topology
 from millpond.processors.tables.sorted_versions import GetterAt
+from millpond.processors.verbs.change_feed import Change
 from millpond.processors.verbs.encoding.foreign_keyed import with_foreign_keys, without_foreign_key
 from millpond.processors.verbs.encoding.null_keys import NullKeys
 from millpond.processors.verbs.encoding.ordered_rows import with_order
-from millpond.processors.verbs.feeds.change_feed import Change
 from millpond.processors.verbs.matching.matching import Matching
 from millpond.stores.encoding.nulls import spread
 from millpond.stores.encoding.rows.packing import RowCodec

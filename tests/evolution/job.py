@@ -22,7 +22,7 @@ from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.tasks.task import Task
-from millpond.processors.verbs.carriages import CARRIAGES
+from millpond.processors.verbs.rekeying.carriages import CARRIAGES
 from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Manifest, TaskState
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode

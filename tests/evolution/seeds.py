@@ -8,7 +8,7 @@ import pyarrow as pa
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.runtime.subtopology import Subtopology
-from millpond.processors.verbs.carriages import CARRIAGES
+from millpond.processors.verbs.rekeying.carriages import CARRIAGES
 from millpond.stores.durability import Manifest
 from millpond.stores.evolution.seeding import SORTED_BY, Entry, Seed, Seeds, Sowing, write_seeds
 from tests.evolution.oracle import Record

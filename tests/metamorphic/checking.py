@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from millpond.processors.distribution import combining
-from millpond.processors.verbs.functions import combining as row_combining
-from millpond.processors.verbs.functions.combining import RowCombiner
+from millpond.processors.verbs import combining as row_combining
+from millpond.processors.verbs.combining import RowCombiner
 from millpond.processors.verbs.verb import INSTANT as TIME
 from tests.drawing import tries
 from tests.metamorphic.histories import SECOND, WAYS, Answer, Chain, Event, Way, answer_of

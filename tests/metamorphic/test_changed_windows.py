@@ -33,8 +33,8 @@ from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.options.changed_windows import ChangedWindows
 from millpond.processors.runtime.waiting_counts import counted_at, waiting_of
 from millpond.processors.verbs.aggregate import Windows
-from millpond.processors.verbs.carriages import CARRIAGES
 from millpond.processors.verbs.kept_calls import CallChanges
+from millpond.processors.verbs.rekeying.carriages import CARRIAGES
 from millpond.stores.durability import Manifest
 from millpond.stores.durability.manifests.claim import GENERATION_MARK
 from millpond.stores.evolution.carrying import carry_unit, units

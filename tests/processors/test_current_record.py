@@ -20,7 +20,7 @@ from millpond.processors import (
     TopologyDriver,
 )
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.verbs.carriages import CARRIAGES
+from millpond.processors.verbs.rekeying.carriages import CARRIAGES
 from millpond.stores.encoding.keys import pack_time
 from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.evolution.carriage import NO_LAYOUT

@@ -22,7 +22,7 @@ from millpond.adapters.spark.session.sent import in_workers
 from millpond.errors import InvalidEvolutionError, StateConflictError, StoresChangedError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
-from millpond.processors.verbs.carriages import CARRIAGES
+from millpond.processors.verbs.rekeying.carriages import CARRIAGES
 from millpond.stores.durability.manifests.manifest import NO_COMMIT
 from millpond.stores.durability.manifests.schema_log import keep_schemas
 from millpond.stores.encoding.times import Instant

@@ -14,7 +14,7 @@ from millpond.errors import AmbiguousError, NoCheckpointError, UnrecordedStateEr
 from millpond.processors.distribution.plan import make_plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.runtime.topology import Topology
-from millpond.processors.verbs.carriages import CARRIAGES
+from millpond.processors.verbs.rekeying.carriages import CARRIAGES
 from millpond.stores.durability.manifests.claim import GENERATION_MARK
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.evolution.evolving import Committed, Target, evolve, preview

@@ -26,7 +26,7 @@ from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.options.on_error import OnError
 from millpond.processors.options.records import Consumed
 from millpond.processors.runtime.subtopology import Subtopology
-from millpond.processors.verbs.carriages import CARRIAGES
+from millpond.processors.verbs.rekeying.carriages import CARRIAGES
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.evolution.seeding import SEED_SCHEMA, SORTED_BY, Entry, Seed, Seeds, Sowing, write_seeds
 from millpond.stores.specs.store_spec import KeyForm, StoreSpec

@@ -16,7 +16,7 @@ from typing import Protocol
 from millpond.adapters.spark.evolution.rekeyed import NewVerb, Rekeyed
 from millpond.errors import RekeyedRowsError
 from millpond.processors.distribution.plan import Plan
-from millpond.processors.verbs.carriages import CARRIAGES
+from millpond.processors.verbs.rekeying.carriages import CARRIAGES
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.manifests.schema_log import copy_schemas
 from millpond.stores.durability.storage.storage import Storage

@@ -22,7 +22,7 @@ from millpond.adapters.spark.outputs.output import MicroBatch
 from millpond.adapters.spark.rows.sink import CHANGE_COLUMNS
 from millpond.errors import InvalidOutputError
 from millpond.processors.options.known_names import did_you_mean
-from millpond.processors.verbs.feeds.change_feed import Change
+from millpond.processors.verbs.change_feed import Change
 
 _OPERATION, _ORDER = CHANGE_COLUMNS
 _UPSERT, _DELETE = Change.UPSERT.value, Change.DELETE.value

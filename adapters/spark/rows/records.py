@@ -24,7 +24,7 @@ from millpond.processors.rows.unusable import REMEDY, KeepLetter, Unusable, posi
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.verbs.feeds.change_feed import Change
+from millpond.processors.verbs.change_feed import Change
 from millpond.stores.encoding.column_serdes import column_serde
 from millpond.stores.encoding.serdes import BYTES, Serde
 

@@ -16,6 +16,7 @@ from millpond.errors import UnreadableRowError
 from millpond.processors.aggregations.table_repartition import ColumnSelector
 from millpond.processors.options.grouping import GroupingSets
 from millpond.processors.verbs.aggregate import AggregatedRows
+from millpond.processors.verbs.change_feed import Change
 from millpond.processors.verbs.encoding.foreign_keyed import (
     FOREIGN,
     foreign_key_of,
@@ -25,7 +26,6 @@ from millpond.processors.verbs.encoding.foreign_keyed import (
     without_foreign_keys,
 )
 from millpond.processors.verbs.encoding.ordered_rows import with_order
-from millpond.processors.verbs.feeds.change_feed import Change
 from millpond.processors.verbs.feeds.group_aggregate import GroupAggregate
 from millpond.processors.verbs.verb import flattened
 from millpond.stores.encoding.rows.row_columns import PhysicalRowType, RowColumnSerde

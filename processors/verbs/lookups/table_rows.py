@@ -17,7 +17,7 @@ import pyarrow.compute as _compute
 from millpond.errors import ColumnTypeError, LookupTableError, RecordError
 from millpond.processors.options.versioned_table import VersionedTable
 from millpond.processors.tables.sorted_versions import SortedVersions, VersionRows
-from millpond.processors.verbs.feeds.change_feed import KNOWN, Change, changes_of
+from millpond.processors.verbs.change_feed import KNOWN, Change, changes_of
 from millpond.processors.verbs.verb import PackedRows, flattened, nullable
 from millpond.stores.encoding.nulls import spread
 

@@ -26,9 +26,9 @@ from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.verbs.ordered.over_spec import STORE, Calls, Frame, OverSpec
 from millpond.processors.verbs.ordered.over_state import OverState
-from millpond.processors.verbs.ordered.rows_in_time import RowsInTime, in_order
 from millpond.processors.verbs.ordered.taken_rows import TakenRows
 from millpond.processors.verbs.projections import Keys, Times
+from millpond.processors.verbs.rows_in_time import RowsInTime, in_order
 from millpond.processors.verbs.verb import PackedRows, Projection, Verb, chosen, nullable
 from millpond.stores.encoding.column_serdes import column_serde
 from millpond.stores.encoding.rows.packing import RowCodec

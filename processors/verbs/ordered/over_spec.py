@@ -25,8 +25,8 @@ from millpond.processors.verbs.functions.function import without_notes
 from millpond.processors.verbs.functions.row_fold import TIMES, rows_type
 from millpond.processors.verbs.kept_calls import KeptCall
 from millpond.processors.verbs.ordered.over_state import OverState, OverStateSerde
-from millpond.processors.verbs.ordered.rows_in_time import InTime
 from millpond.processors.verbs.row_aggregate import STATE_VERSION, RowAggregate
+from millpond.processors.verbs.rows_in_time import InTime
 from millpond.processors.verbs.verb import nullable
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.physical import normalized

@@ -13,8 +13,8 @@ import pyarrow.compute as _compute
 from millpond.errors import RekeyedRowsError
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
 from millpond.processors.runtime.tasks.stream_time_reset import RESET
-from millpond.processors.verbs.carriages import CARRIAGES
 from millpond.processors.verbs.encoding.null_keys import NullKeys
+from millpond.processors.verbs.rekeying.carriages import CARRIAGES
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.manifests.schema_log import Beside, kept_schemas
 from millpond.stores.durability.storage.storage import Storage

@@ -21,7 +21,7 @@ from millpond.processors.distribution.execution import Decoder, run_blobs
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.runtime.tasks.stream_time_reset import RESET
 from millpond.processors.runtime.tasks.task import Task
-from millpond.processors.verbs.feeds.change_feed import Change
+from millpond.processors.verbs.change_feed import Change
 from millpond.processors.verbs.rekeying.kept_rows import DELETED, TIME, KeptRows
 from millpond.processors.verbs.verb import PackedRows
 from millpond.stores.backend.memory import MemoryBackend

@@ -10,8 +10,8 @@ import pyarrow as pa
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.tasks.driver import TopologyDriver
 from millpond.processors.verbs.aggregate import AggregatedRows
+from millpond.processors.verbs.change_feed import changes_of
 from millpond.processors.verbs.encoding.null_keys import NullKeys
-from millpond.processors.verbs.feeds.change_feed import changes_of
 from millpond.processors.verbs.verb import Input, PackedRows, Verb
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas

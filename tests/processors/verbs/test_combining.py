@@ -14,9 +14,9 @@ from millpond.processors.distribution.execution import Decoder
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.batches.partials import Combiner
 from millpond.processors.verbs import aggregates as f
+from millpond.processors.verbs import combining
 from millpond.processors.verbs.aggregate import AggregatedRows, aggregate, windows_in_micros
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.functions import combining
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction

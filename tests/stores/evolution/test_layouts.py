@@ -29,8 +29,8 @@ from millpond.processors import (
 )
 from millpond.processors.verbs import KeyContext, KeyedProcessor
 from millpond.processors.verbs.apply import apply_topology
-from millpond.processors.verbs.carriages import CARRIAGES
 from millpond.processors.verbs.key_timers import KeyTimers, TimerClock, keyed_timers_spec
+from millpond.processors.verbs.rekeying.carriages import CARRIAGES
 from millpond.stores.durability import Storage
 from millpond.stores.encoding.partitions import partition_of
 from millpond.stores.encoding.rows.packing import RowCodec

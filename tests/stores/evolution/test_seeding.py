@@ -14,7 +14,7 @@ from millpond.errors import ConfigurationError, FormatError, RecordError, StateC
 from millpond.processors import Consumed, EmitStrategy, Materialized, StreamsBuilder, TimeWindows
 from millpond.processors.aggregations.windowed_processor import WINDOWED_AGGREGATION
 from millpond.processors.tables.suppress_buffer import SUPPRESS_BUFFER
-from millpond.processors.verbs.carriages import CARRIAGES
+from millpond.processors.verbs.rekeying.carriages import CARRIAGES
 from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Manifest, Storage, TaskState, read_rows
 from millpond.stores.durability.checking.inspection import read_store
