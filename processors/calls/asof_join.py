@@ -41,8 +41,8 @@ from millpond.processors.calls.waiting import (
 )
 from millpond.processors.options.joins import ASOF_JOINS, AsofDirection, JoinType, Side, Unfit
 from millpond.processors.options.known_names import did_you_mean
-from millpond.processors.verbs.asof_join import Correcting, asof_join
 from millpond.processors.verbs.encoding.null_keys import NullKeys
+from millpond.processors.verbs.joins.asof_join import Correcting, asof_join
 from millpond.processors.verbs.projections import CHANGE_COLUMNS
 from millpond.stores.encoding.times import Duration
 

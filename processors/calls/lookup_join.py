@@ -31,8 +31,8 @@ from millpond.processors.options.joins import ASOF_JOINS, AsofDirection, Side, U
 from millpond.processors.options.known_names import did_you_mean, unused_name
 from millpond.processors.options.versioned_table import VersionedTable
 from millpond.processors.verbs.encoding.null_keys import NullKeys
-from millpond.processors.verbs.lookups.lookup_join import lookup_join
-from millpond.processors.verbs.lookups.table_rows import TableRows
+from millpond.processors.verbs.joins.lookup_join import lookup_join
+from millpond.processors.verbs.joins.table_rows import TableRows
 from millpond.processors.verbs.verb import INSTANT
 from millpond.stores.encoding.times import Duration
 

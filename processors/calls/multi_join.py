@@ -30,8 +30,8 @@ from millpond.processors.calls.waiting import multi_join_account
 from millpond.processors.options.joins import TABLE_JOINS, JoinType, TablesHow
 from millpond.processors.tables.multi_join import shown_sides
 from millpond.processors.verbs.encoding.null_keys import NullKeys
+from millpond.processors.verbs.joins.multi_join import how_written, multi_join
 from millpond.processors.verbs.projections import CHANGE_COLUMNS
-from millpond.processors.verbs.table_joins.multi_join import how_written, multi_join
 from millpond.stores.encoding.times import Duration
 from millpond.stores.typed.expiry import Expired
 

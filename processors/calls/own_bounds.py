@@ -10,7 +10,7 @@ from millpond.errors import ArgumentConflictError, InvalidExpressionError, Inval
 from millpond.processors.calls.arguments import in_micros, join_windows
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.windows import own_gap
-from millpond.processors.verbs.stream_join import BOUNDS, OwnBounds
+from millpond.processors.verbs.joins.stream_join import BOUNDS, OwnBounds
 from millpond.stores.encoding.times import FARTHEST, Duration
 
 

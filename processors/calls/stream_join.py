@@ -19,7 +19,7 @@ from millpond.processors.calls.waiting import stream_join_account
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.verbs.encoding.null_keys import NullKeys
-from millpond.processors.verbs.stream_join import BOUNDS, OwnBounds, stream_join
+from millpond.processors.verbs.joins.stream_join import BOUNDS, OwnBounds, stream_join
 
 
 def call_stream_join(

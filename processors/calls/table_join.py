@@ -27,8 +27,8 @@ from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, be
 from millpond.processors.calls.waiting import table_join_account
 from millpond.processors.options.joins import FOREIGN_KEY_JOINS, TABLE_JOINS, JoinType, Side
 from millpond.processors.verbs.encoding.null_keys import NullKeys
+from millpond.processors.verbs.joins.table_join import table_join
 from millpond.processors.verbs.projections import CHANGE_COLUMNS
-from millpond.processors.verbs.table_joins.table_join import table_join
 from millpond.stores.encoding.times import Duration
 from millpond.stores.typed.expiry import Expired
 

@@ -19,7 +19,7 @@ from millpond.processors.options.known_names import unused_name
 from millpond.processors.pond.sides import VerbSide
 from millpond.processors.verbs.aggregate import GAP
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.stream_join import BOUNDS
+from millpond.processors.verbs.joins.stream_join import BOUNDS
 from millpond.stores.encoding.times import FARTHEST, to_micros
 
 pc: Any = _compute

@@ -15,7 +15,7 @@ from millpond.processors.distribution.plan import Plan
 from millpond.processors.pond.frames import table_of
 from millpond.processors.pond.local_stores import LocalStores
 from millpond.processors.pond.sides import VerbSide
-from millpond.processors.verbs.matching.asked_rows import SideColumns, asked_row, matching_of
+from millpond.processors.verbs.joins.asked_rows import SideColumns, asked_row, matching_of
 from millpond.processors.verbs.matching.explanation import MatchExplanation
 from millpond.processors.verbs.matching.retained import Kept, Retained
 

@@ -27,16 +27,16 @@ from millpond.processors.runtime.record_processor import RecordProcessor
 from millpond.processors.verbs.aggregate import aggregate
 from millpond.processors.verbs.aggregates import AggregateCall, count, last, sum
 from millpond.processors.verbs.apply import apply_topology
-from millpond.processors.verbs.asof_join import Correcting, asof_join
 from millpond.processors.verbs.deduplicate import deduplicate
+from millpond.processors.verbs.joins.asof_join import Correcting, asof_join
+from millpond.processors.verbs.joins.multi_join import multi_join
+from millpond.processors.verbs.joins.stream_join import BOUNDS, OwnBounds, stream_join
+from millpond.processors.verbs.joins.table_join import table_join
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
 from millpond.processors.verbs.latest import latest
 from millpond.processors.verbs.ordered.over import over
 from millpond.processors.verbs.ordered.over_spec import Calls, Frame
 from millpond.processors.verbs.row_aggregate import RowAggregate
-from millpond.processors.verbs.stream_join import BOUNDS, OwnBounds, stream_join
-from millpond.processors.verbs.table_joins.multi_join import multi_join
-from millpond.processors.verbs.table_joins.table_join import table_join
 from millpond.processors.verbs.top_n import OrderedRows, top_n
 from millpond.processors.verbs.verb import PackedRows, Verb
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec

@@ -36,8 +36,8 @@ from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.encoding.null_keys import NullKeys
+from millpond.processors.verbs.joins.stream_join import stream_join
 from millpond.processors.verbs.rekeying.rekeying import NewInput
-from millpond.processors.verbs.stream_join import stream_join
 from millpond.processors.verbs.verb import INSTANT as TIME
 from millpond.processors.verbs.verb import PackedRows
 from millpond.stores.durability.manifests.manifest import Manifest

@@ -30,7 +30,7 @@ from millpond.processors.options.joins import (
     Unfit,
 )
 from millpond.processors.verbs import aggregates
-from millpond.processors.verbs.stream_join import BOUNDS, OwnBounds
+from millpond.processors.verbs.joins.stream_join import BOUNDS, OwnBounds
 from tests.metamorphic import oracle
 from tests.metamorphic.applied import results_of
 from tests.metamorphic.checking import (

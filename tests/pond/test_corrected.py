@@ -12,7 +12,7 @@ import pytest
 from millpond import Pond
 from millpond.processors.options.joins import JoinType
 from millpond.processors.pond.micro_batches import MicroBatches
-from millpond.processors.verbs.asof_join import CORRECTED, Correcting, asof_join
+from millpond.processors.verbs.joins.asof_join import CORRECTED, Correcting, asof_join
 from tests.processors.verbs.duck import answered
 from tests.processors.verbs.running import an_input, running
 

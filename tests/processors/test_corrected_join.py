@@ -9,7 +9,7 @@ import pytest
 from millpond.errors import SerdeError, UserFunctionError
 from millpond.processors.options.joins import JoinType
 from millpond.processors.streams.corrected_join import Changes, Kept, KeptSerde
-from millpond.processors.verbs.asof_join import Correcting, asof_join
+from millpond.processors.verbs.joins.asof_join import Correcting, asof_join
 from tests.processors.verbs.running import Rows, an_input, running
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from millpond.adapters.spark import Evolution
 from millpond.errors import StateConflictError
 from millpond.processors.options.joins import JoinType
-from millpond.processors.verbs.stream_join import BOUNDS
+from millpond.processors.verbs.joins.stream_join import BOUNDS
 from tests.spark.test_verbs import Job, in_order
 
 pytestmark = pytest.mark.spark

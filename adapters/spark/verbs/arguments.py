@@ -21,7 +21,7 @@ from millpond.processors.calls.arguments import INPUT, check_distinct
 from millpond.processors.options.windows import SessionWindows
 from millpond.processors.verbs.aggregate import GAP, Windows
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.stream_join import BOUNDS
+from millpond.processors.verbs.joins.stream_join import BOUNDS
 from millpond.processors.verbs.verb import MICROS
 from millpond.stores.encoding.times import Duration, to_micros
 

@@ -31,7 +31,7 @@ from millpond.processors.calls.table_join import call_table_join
 from millpond.processors.options.joins import ASOF_JOINS, AsofHow, JoinType, Side, StreamHow, TableHow
 from millpond.processors.options.versioned_table import VersionedTable
 from millpond.processors.pond.sides import table_side
-from millpond.processors.verbs.stream_join import BOUNDS
+from millpond.processors.verbs.joins.stream_join import BOUNDS
 from millpond.stores.encoding.times import Duration
 
 _ONCE_ADDED: Final = ("millpond_left_time", "millpond_right_time")

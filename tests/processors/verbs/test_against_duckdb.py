@@ -16,12 +16,12 @@ from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, AsofDirec
 from millpond.processors.options.windows import SessionWindows, TimeWindows
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.aggregate import Windows, aggregate
-from millpond.processors.verbs.asof_join import Correcting, asof_join
 from millpond.processors.verbs.encoding.null_keys import NullKeys
+from millpond.processors.verbs.joins.asof_join import Correcting, asof_join
+from millpond.processors.verbs.joins.stream_join import BOUNDS, OwnBounds, stream_join
+from millpond.processors.verbs.joins.table_join import table_join
 from millpond.processors.verbs.latest import latest
 from millpond.processors.verbs.row_aggregate import RowAggregate
-from millpond.processors.verbs.stream_join import BOUNDS, OwnBounds, stream_join
-from millpond.processors.verbs.table_joins.table_join import table_join
 from millpond.processors.verbs.verb import MICROS, Verb
 from millpond.stores.encoding.serdes import Serde
 from tests.drawing import tries

@@ -5,8 +5,8 @@ import pyarrow as pa
 
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
+from millpond.processors.verbs.joins.table_join import kept_pairs
 from millpond.processors.verbs.projections import JoinedRows, pairs
-from millpond.processors.verbs.table_joins.table_join import kept_pairs
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from millpond.processors.verbs.table_joins.table_join import PAIRS, are_complete, kept_pairs
+from millpond.processors.verbs.joins.table_join import PAIRS, are_complete, kept_pairs
 from millpond.stores.encoding.rows.msgpack_columns import FEW
 from millpond.stores.encoding.serdes import MSGPACK
 

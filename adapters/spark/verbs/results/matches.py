@@ -23,7 +23,7 @@ from millpond.adapters.spark.verbs.frames.verb_run import VerbRun
 from millpond.adapters.spark.worker.table_versions import RETAINED
 from millpond.errors import ConfigurationError, InvalidExpressionError, InvalidRowError, MicroBatchNotKeptError
 from millpond.masking import quoted
-from millpond.processors.verbs.matching.asked_rows import SideColumns, asked_row, matching_of
+from millpond.processors.verbs.joins.asked_rows import SideColumns, asked_row, matching_of
 from millpond.processors.verbs.matching.explanation import MatchExplanation
 from millpond.processors.verbs.matching.retained import Kept, LookedUp, Retained
 from millpond.processors.verbs.verb import Verb

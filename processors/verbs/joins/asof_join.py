@@ -22,7 +22,7 @@ from millpond.processors.options.joins import AsofDirection, Joined, JoinType, S
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.streams.corrected_join import GONE, PAIR, CorrectedJoin, KeptSerde, NotedChanges
-from millpond.processors.verbs.matching.asof_match import AsofMatching
+from millpond.processors.verbs.joins.asof_match import AsofMatching
 from millpond.processors.verbs.projections import ChangeColumns, JoinedRows, Keys, Rows, Times, pairs
 from millpond.processors.verbs.sequenced import sequenced_table
 from millpond.processors.verbs.verb import PackedRows, Projection, Verb, null_safety

@@ -11,10 +11,10 @@ import numpy as np
 
 from millpond.processors.options.joins import JoinType
 from millpond.processors.tables.multi_join import shown_sides
+from millpond.processors.verbs.joins.table_match import changed_since, latest_row, rows_of_key
 from millpond.processors.verbs.matching.explanation import MatchExplanation
 from millpond.processors.verbs.matching.matching import Asked, Matching, instant
 from millpond.processors.verbs.matching.retained import Kept, Retained
-from millpond.processors.verbs.matching.table_match import changed_since, latest_row, rows_of_key
 from millpond.processors.verbs.verb import PackedRows
 
 

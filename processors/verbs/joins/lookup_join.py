@@ -15,9 +15,9 @@ from millpond.processors.options.joins import AsofDirection, JoinType, Side, Unf
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.streams.vectorized_table_join import VectorizedStreamTableJoin
 from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory
-from millpond.processors.verbs.asof_join import Fitting, sides, unmatched
-from millpond.processors.verbs.lookups.table_rows import TableRows
-from millpond.processors.verbs.matching.asof_match import AsofMatching
+from millpond.processors.verbs.joins.asof_join import Fitting, sides, unmatched
+from millpond.processors.verbs.joins.asof_match import AsofMatching
+from millpond.processors.verbs.joins.table_rows import TableRows
 from millpond.processors.verbs.projections import JoinedRows
 from millpond.processors.verbs.verb import PackedRows, Verb
 from millpond.stores.encoding.serdes import BYTES

@@ -11,10 +11,10 @@ from millpond.processors.dsl.streams_and_tables import KStream, KTable
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.verbs.encoding.foreign_keyed import foreign_keys_of
-from millpond.processors.verbs.matching.table_match import TableMatching
+from millpond.processors.verbs.joins.joined_keys import JoinedKeys, LeftResults, RightResults
+from millpond.processors.verbs.joins.table_match import TableMatching
 from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns, JoinedRows, Keys, Rows, Times, pairs
 from millpond.processors.verbs.sequenced import sequenced_table, table_of
-from millpond.processors.verbs.table_joins.joined_keys import JoinedKeys, LeftResults, RightResults
 from millpond.processors.verbs.verb import PackedRows, Verb, null_safety
 from millpond.stores.encoding.column_serdes import Array, ColumnarSerde, ColumnSerde
 from millpond.stores.encoding.rows.row_columns import PhysicalRowType, RowColumnSerde

@@ -7,9 +7,9 @@ from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.dsl.streams_and_tables import KStream
 from millpond.processors.options.joins import JoinType
 from millpond.processors.tables.multi_join import ChangedKeys, MultiJoin
-from millpond.processors.verbs.matching.multi_match import MultiMatching
+from millpond.processors.verbs.joins.multi_match import MultiMatching
+from millpond.processors.verbs.joins.table_join import side_table
 from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns, Keys, Rows, RowsOfSides, Times
-from millpond.processors.verbs.table_joins.table_join import side_table
 from millpond.processors.verbs.verb import PackedRows, Verb, null_safety
 from millpond.stores.encoding.serdes import BYTES, INT64
 from millpond.stores.evolution.verb_kinds import TABLES

@@ -16,7 +16,7 @@ from millpond.processors.dsl.wiring.stream_join import join_streams
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType, StreamJoined
 from millpond.processors.streams.own_windows import OwnWindows, Reach
-from millpond.processors.verbs.matching.stream_match import StreamMatching
+from millpond.processors.verbs.joins.stream_match import StreamMatching
 from millpond.processors.verbs.projections import JoinedRows, Rows, pairs
 from millpond.processors.verbs.verb import PackedRows, Projection, Verb, null_safety
 from millpond.stores.encoding.rows.packing import RowCodec
