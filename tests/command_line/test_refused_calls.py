@@ -19,8 +19,9 @@ from millpond.adapters.inspect.row_texts import Writer
 from millpond.adapters.monitor.server import server
 from millpond.adapters.rocksdb import RocksDbSupplier
 from millpond.adapters.spark.copies.standby import Share, Standby
-from millpond.cli import durations, warming
+from millpond.cli import warming
 from millpond.cli.state import topology_named
+from millpond.cli.terminal import durations
 from millpond.errors import ConfigurationError
 from millpond.processors import StreamsBuilder, Topology
 from millpond.releases import RELEASE, older_release

@@ -22,11 +22,9 @@ import typer
 
 from millpond.cli import (
     advise,
-    answers,
     backends,
     backups,
     cleaning,
-    completing,
     doctor,
     editing,
     explaining,
@@ -40,9 +38,10 @@ from millpond.cli import (
     upkeep,
     warming,
 )
-from millpond.cli.answers import AsJson, say_object
 from millpond.cli.bench import commands as bench
-from millpond.cli.teaching import lesson, let_paragraphs_flow
+from millpond.cli.terminal import answers, completing
+from millpond.cli.terminal.answers import AsJson, say_object
+from millpond.cli.terminal.teaching import lesson, let_paragraphs_flow
 from millpond.errors import MissingPackageError
 
 BEGIN = "To begin with"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from millpond.cli import ending
 from millpond.cli.bench.options import Directory, JsonFile, PageFile, Repeat, Seed, console
-from millpond.cli.teaching import lesson
+from millpond.cli.terminal import ending
+from millpond.cli.terminal.teaching import lesson
 from millpond.errors import InvalidArgumentError, MissingArgumentError
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli.answers import AsJson, say, say_object
 from millpond.cli.state import BatchNumber, CheckpointPlace, StateDir
-from millpond.cli.teaching import lesson
+from millpond.cli.terminal.answers import AsJson, say, say_object
+from millpond.cli.terminal.teaching import lesson
 
 BACK_UP = "Back it up, without Spark"
 """The panel of the help."""

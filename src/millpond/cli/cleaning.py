@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from millpond.cli import durations
-from millpond.cli.answers import AsJson
 from millpond.cli.state import KEEP, Workers
-from millpond.cli.teaching import lesson
+from millpond.cli.terminal import durations
+from millpond.cli.terminal.answers import AsJson
+from millpond.cli.terminal.teaching import lesson
 from millpond.errors import MillpondError
 
 if TYPE_CHECKING:

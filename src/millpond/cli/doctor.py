@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millpond.cli.answers import AsJson, say
 from millpond.cli.monitoring import Progress, StatePlace
 from millpond.cli.state import STATE, CheckpointPlace, Workers
-from millpond.cli.teaching import lesson
+from millpond.cli.terminal.answers import AsJson, say
+from millpond.cli.terminal.teaching import lesson
 
 if TYPE_CHECKING:
     from millpond.adapters.monitor.overview import Overview

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from millpond.cli.answers import AsJson, say
 from millpond.cli.inspecting import Application, KeyText, StoreName, state_inspector
 from millpond.cli.state import CHANGE, CheckpointPlace, SinkName, StateDir, TopologyName, Workers
-from millpond.cli.teaching import lesson
+from millpond.cli.terminal.answers import AsJson, say
+from millpond.cli.terminal.teaching import lesson
 
 if TYPE_CHECKING:
     from millpond.adapters.edit import StateEditor

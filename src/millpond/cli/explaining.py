@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli.answers import AsJson, say
-from millpond.cli.teaching import lesson
+from millpond.cli.terminal.answers import AsJson, say
+from millpond.cli.terminal.teaching import lesson
 from millpond.errors import CODE, UnknownNameError, code_of
 
 LESSON = lesson(

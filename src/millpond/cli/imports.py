@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millpond.cli import completing, durations
-from millpond.cli.answers import AsJson, say
-from millpond.cli.teaching import lesson
+from millpond.cli.terminal import completing, durations
+from millpond.cli.terminal.answers import AsJson, say
+from millpond.cli.terminal.teaching import lesson
 from millpond.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

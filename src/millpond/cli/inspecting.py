@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millpond.cli import completing
-from millpond.cli.answers import AsJson
 from millpond.cli.own_process import do_without_pandas
 from millpond.cli.state import (
     LOOK,
@@ -24,7 +22,9 @@ from millpond.cli.state import (
     Workers,
     topology_named,
 )
-from millpond.cli.teaching import lesson
+from millpond.cli.terminal import completing
+from millpond.cli.terminal.answers import AsJson
+from millpond.cli.terminal.teaching import lesson
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli import durations, ending
-from millpond.cli.answers import AsJson, say_object
 from millpond.cli.state import STATE, CheckpointPlace, TopologyName, Workers, topology_named
-from millpond.cli.teaching import lesson
+from millpond.cli.terminal import durations, ending
+from millpond.cli.terminal.answers import AsJson, say_object
+from millpond.cli.terminal.teaching import lesson
 
 app = typer.Typer()
 

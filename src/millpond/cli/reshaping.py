@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millpond.cli.answers import AsJson, say
 from millpond.cli.state import (
     CHANGE,
     CheckpointPlace,
@@ -19,7 +18,8 @@ from millpond.cli.state import (
     query_state,
     topology_named,
 )
-from millpond.cli.teaching import lesson
+from millpond.cli.terminal.answers import AsJson, say
+from millpond.cli.terminal.teaching import lesson
 from millpond.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

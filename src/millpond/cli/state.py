@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millpond.cli.teaching import lesson
+from millpond.cli.terminal.teaching import lesson
 from millpond.errors import InvalidArgumentError, UnknownNameError
 
 if TYPE_CHECKING:

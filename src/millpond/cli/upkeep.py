@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli.answers import AsJson, say, say_object
 from millpond.cli.state import (
     KEEP,
     BatchNumber,
@@ -19,7 +18,8 @@ from millpond.cli.state import (
     query_state,
     topology_named,
 )
-from millpond.cli.teaching import lesson
+from millpond.cli.terminal.answers import AsJson, say, say_object
+from millpond.cli.terminal.teaching import lesson
 
 app = typer.Typer()
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millpond.cli import completing, durations
-from millpond.cli.answers import AsJson, say
 from millpond.cli.state import CHANGE, CheckpointPlace, SinkName, StateDir, Workers, query_state, topology_named
-from millpond.cli.teaching import lesson
+from millpond.cli.terminal import completing, durations
+from millpond.cli.terminal.answers import AsJson, say
+from millpond.cli.terminal.teaching import lesson
 from millpond.errors import ArgumentConflictError
 
 if TYPE_CHECKING:

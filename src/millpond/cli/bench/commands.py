@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli import ending
 from millpond.cli.bench import results
 from millpond.cli.bench.engines import bench_engines
 from millpond.cli.bench.nexmark import bench_nexmark
@@ -13,7 +12,8 @@ from millpond.cli.bench.options import Backends, Directory, JsonFile, Repeat, Se
 from millpond.cli.bench.processors import bench_processors
 from millpond.cli.bench.spark import bench_spark
 from millpond.cli.bench.stores import bench_stores
-from millpond.cli.teaching import lesson
+from millpond.cli.terminal import ending
+from millpond.cli.terminal.teaching import lesson
 
 _FAILED = "1 if a contender failed; the others are measured all the same"
 

@@ -2,7 +2,7 @@
 
 Rule of this module: the answer goes to the standard output, an object of JSON on each line, and nothing else goes
 there; an error is an object on the standard error. ``millpond bench`` has an option of the same name that takes a file,
-in ``bench_options``.
+in ``millpond.cli.bench.options``.
 """
 
 from collections.abc import Iterable, Mapping
