@@ -21,7 +21,6 @@ from typing import Annotated
 import typer
 
 from millpond.cli import (
-    advise,
     backends,
     backups,
     cleaning,
@@ -38,6 +37,7 @@ from millpond.cli import (
     upkeep,
     warming,
 )
+from millpond.cli.bench import advise
 from millpond.cli.bench import commands as bench
 from millpond.cli.terminal import answers, completing
 from millpond.cli.terminal.answers import AsJson, say_object

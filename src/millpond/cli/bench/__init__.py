@@ -1,1 +1,1 @@
-"""``millpond bench``: its commands, and the options that they share. Import from the modules."""
+"""``millpond bench`` and ``millpond advise``: commands, and the options that they share. Import from the modules."""

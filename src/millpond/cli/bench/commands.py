@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from millpond.cli.bench import results
+from millpond.cli.bench.advise import free_on, half_of_memory, parsed_count, parsed_size
 from millpond.cli.bench.engines import bench_engines
 from millpond.cli.bench.nexmark import bench_nexmark
 from millpond.cli.bench.options import Backends, Directory, JsonFile, Repeat, Seed, benchmark_extra, report
@@ -342,7 +343,6 @@ def bench_advice(
     the noise. A pair that advice and job both tell apart has to be in the same order.
     """
     from millpond.bench.advice.measuring import Effort
-    from millpond.cli.advise import free_on, half_of_memory, parsed_count, parsed_size
 
     with benchmark_extra():
         from millpond.bench.spark import advised
