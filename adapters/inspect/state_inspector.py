@@ -428,7 +428,7 @@ def _group_keys(shape: StoreShape, packed: PackedPlaces) -> KeyCodec:
 def _of_feed(shape: StoreShape, packed: PackedPlaces, calls: Schemas) -> ShownColumn | None:
     """Return the column of rows of a change feed, or of their groups; None if this release does not know a call."""
     # Only now, because it brings all processors with it, and most queries have none.
-    from millpond.adapters.inspect.feeds.feed_columns import FeedRowColumn, GroupColumn
+    from millpond.adapters.inspect.feed_columns import FeedRowColumn, GroupColumn
 
     try:
         return FeedRowColumn(_group_keys(shape, packed), calls) if shape.name == _FEED_ROWS else GroupColumn(calls)

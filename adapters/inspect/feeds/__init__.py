@@ -1,1 +1,0 @@
-"""Columns of the state that an aggregate keeps of a change feed."""
