@@ -1,4 +1,4 @@
-"""What all commands have in common on a terminal: help, completion, lengths of time, JSON, and an end by a signal.
+"""Help, completion, lengths of time, JSON and the end by a signal, as all commands have them on a terminal.
 
 Rule of this room: it knows no command.
 """
