@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from millpond.bench.spark.processor_time import Process, ProcessorTime, Spent, all_processes
+from millpond.bench.runs.processor_time import Process, ProcessorTime, Spent, all_processes
 
 MARK: Final = "MILLPOND_BENCH_QUERY"
 PAUSE_SECONDS: Final = 0.5

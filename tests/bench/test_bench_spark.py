@@ -28,7 +28,6 @@ from millpond.bench.spark.contest import Contest, Runs, contests
 from millpond.bench.spark.document import document_of
 from millpond.bench.spark.inputs import growing_keys, write_inputs
 from millpond.bench.spark.measure import Measured
-from millpond.bench.spark.processor_time import ProcessorTime
 from millpond.bench.spark.queries import Ran, scratch
 from millpond.bench.spark.shapes import Scale
 from millpond.bench.spark.workers import MARK, WorkerMemory, WorkerWatch

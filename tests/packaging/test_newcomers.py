@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
-from millpond.bench.spark.processor_time import ProcessorTime
+from millpond.bench.runs.processor_time import ProcessorTime
 from tests.packaging.code_blocks import blocks
 from tests.packaging.test_packages import clean_copy
 from tests.plugins.environment import ROOT, Environment

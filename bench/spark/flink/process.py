@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from millpond.bench.spark.processor_time import ProcessorTime
+from millpond.bench.runs.processor_time import ProcessorTime
 from millpond.errors import ConfigurationError, MillpondError
 
 PACKAGE: Final = "apache-flink==2.3.0"
