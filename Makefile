@@ -23,7 +23,7 @@
 # make test-delta    Delta tables as sinks, appended to and merged into; in .venv-oldest, as Delta Lake comes later than
 #                    Spark; needs Maven, whose jars it puts into build/delta
 # make test-plugins  wheels of Millpond and of plugins/ in .venv-plugins pass the kit and run the demo; needs redis-server
-# make test-flink    Flink SQL answers what Millpond does, in the benchmark on Spark; in .venv-flink, which takes 850 MB
+# make test-flink    Flink SQL answers what Millpond does, in the benchmarks; in .venv-flink, which takes 850 MB
 #
 # Each makes .venv if it is missing, installs what it needs into it, and installs again only when pyproject.toml changes.
 # PYTHON chooses the interpreter that .venv is made from.
@@ -183,7 +183,7 @@ $(VERSIONS)/stamp: pyproject.toml | $(VERSIONS)/bin/python
 		--editable '.[metrics,sketches,spark,testing]' pytest-xdist 'pyspark[sql]==$(PYSPARK)'
 	@touch $@
 
-.venv-flink/stamp: bench/spark/flink/requirements.txt | $(FLINK)
+.venv-flink/stamp: bench/flink/requirements.txt | $(FLINK)
 	$(FLINK) -m pip --disable-pip-version-check install --quiet --requirement $<
 	@touch $@
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from millpond.bench.nexmark.draws import Numbers
 from millpond.bench.nexmark.events import Site
@@ -73,6 +74,21 @@ def events_of(site: Site, first: int, count: int, sources: Sequence[Source] = SO
     return {source.name: makers[source.name](emitted) for source in sources}
 
 
+def emitted_rows(place: Path, scale: Scale, source: str, batches: int, columns: Sequence[str]) -> pa.Table:
+    """Return columns of the first ``batches`` micro-batches of a source, in the order in which they are emitted."""
+    found = []
+    for number in range(batches):
+        parts = sorted((place / source).glob(f"{number:06d}-*.parquet"))
+        dealt = pa.concat_tables(pq.read_table(part, columns=list(columns)) for part in parts)
+        found.append(dealt.take(np.argsort(_dealing(len(dealt), scale.files))))
+    return pa.concat_tables(found)
+
+
 def _dealt(rows: pa.Table, files: int) -> pa.Table:
     """Return the rows in an order in which equal parts have every so-manyth of them."""
-    return rows.take(np.argsort(np.arange(len(rows)) % files, kind="stable"))
+    return rows.take(_dealing(len(rows), files))
+
+
+def _dealing(rows: int, files: int) -> Numbers:
+    """Return the places of the rows, in the order in which they are dealt out."""
+    return np.argsort(np.arange(rows) % files, kind="stable")

@@ -3,30 +3,30 @@
 Rule of this module: a query is a row of ``QUERIES``, and nobody asks for one by name.
 """
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from millpond.adapters.spark import Millpond
-from millpond.bench.nexmark import peers, queries
+from millpond.bench.flink.queries import FlinkQuery
+from millpond.bench.flink.settings import STATE_BACKENDS
+from millpond.bench.nexmark import flink_queries, peers, queries
 from millpond.bench.nexmark.answers import Oracle, final_rows
 from millpond.bench.nexmark.events import BEGIN, Site
-from millpond.bench.nexmark.files import AUCTIONS, BIDS, PERSONS, write_events
+from millpond.bench.nexmark.files import AUCTIONS, BIDS, PERSONS, emitted_rows, write_events
 from millpond.bench.nexmark.rows import Events, Verbs
 from millpond.bench.runs.asked import check_known
 from millpond.bench.spark.contest import Contest
 from millpond.bench.spark.inputs import Source
-from millpond.bench.spark.queries import writer_of
 from millpond.bench.spark.shapes import Inputs, Scale
 from millpond.bench.spark.workers import WorkerMemory
-from millpond.bench.spark.workloads import SPARK_JVM, TRANSFORM_WITH_STATE, VERBS, Contender, Peer, Workload
+from millpond.bench.spark.workloads import SPARK_JVM, TRANSFORM_WITH_STATE, VERBS, Peer, Workload
 from millpond.errors import ConfigurationError
 
 _WAITING_BATCHES: Final = 3
@@ -42,33 +42,36 @@ class Query:
 
     Attributes:
         verbs: it in verbs.
+        flink: it in Flink SQL.
         reads: its events.
         peers: what Spark has for it, by the names of the contenders, each with its output mode.
     """
 
     verbs: Callable[[Verbs, Events], Any]
+    flink: Callable[[Site], FlinkQuery]
     reads: tuple[Source, ...]
     peers: Mapping[str, tuple[OfSpark, str]] = field(default_factory=dict)
 
 
 QUERIES: Final[Mapping[str, Query]] = {
-    "q3": Query(queries.q3, (PERSONS, AUCTIONS), {SPARK_JVM: (peers.jvm_q3, "append")}),
-    "q4": Query(queries.q4, (AUCTIONS, BIDS)),
-    "q5": Query(queries.q5, (BIDS,), {SPARK_JVM: (peers.jvm_q5, "append")}),
-    "q7": Query(queries.q7, (BIDS,), {SPARK_JVM: (peers.jvm_q7, "append")}),
-    "q8": Query(queries.q8, (PERSONS, AUCTIONS), {SPARK_JVM: (peers.jvm_q8, "append")}),
-    "q9": Query(queries.q9, (AUCTIONS, BIDS), {TRANSFORM_WITH_STATE: (peers.stateful_q9, "update")}),
-    "q11": Query(queries.q11, (BIDS,), {SPARK_JVM: (peers.jvm_q11, "append")}),
-    "q12": Query(queries.q12, (BIDS,), {SPARK_JVM: (peers.jvm_q12, "append")}),
-    "q16": Query(queries.q16, (BIDS,)),
-    "q17": Query(queries.q17, (BIDS,), {SPARK_JVM: (peers.jvm_q17, "update")}),
+    "q3": Query(queries.q3, flink_queries.q3, (PERSONS, AUCTIONS), {SPARK_JVM: (peers.jvm_q3, "append")}),
+    "q4": Query(queries.q4, flink_queries.q4, (AUCTIONS, BIDS)),
+    "q5": Query(queries.q5, flink_queries.q5, (BIDS,), {SPARK_JVM: (peers.jvm_q5, "append")}),
+    "q7": Query(queries.q7, flink_queries.q7, (BIDS,), {SPARK_JVM: (peers.jvm_q7, "append")}),
+    "q8": Query(queries.q8, flink_queries.q8, (PERSONS, AUCTIONS), {SPARK_JVM: (peers.jvm_q8, "append")}),
+    "q9": Query(queries.q9, flink_queries.q9, (AUCTIONS, BIDS), {TRANSFORM_WITH_STATE: (peers.stateful_q9, "update")}),
+    "q11": Query(queries.q11, flink_queries.q11, (BIDS,), {SPARK_JVM: (peers.jvm_q11, "append")}),
+    "q12": Query(queries.q12, flink_queries.q12, (BIDS,), {SPARK_JVM: (peers.jvm_q12, "append")}),
+    "q16": Query(queries.q16, flink_queries.q16, (BIDS,)),
+    "q17": Query(queries.q17, flink_queries.q17, (BIDS,), {SPARK_JVM: (peers.jvm_q17, "update")}),
     "q18": Query(
         queries.q18,
+        flink_queries.q18,
         (BIDS,),
         {SPARK_JVM: (peers.jvm_q18, "update"), TRANSFORM_WITH_STATE: (peers.stateful_q18, "update")},
     ),
-    "q19": Query(queries.q19, (BIDS,), {TRANSFORM_WITH_STATE: (peers.stateful_q19, "update")}),
-    "q20": Query(queries.q20, (AUCTIONS, BIDS), {SPARK_JVM: (peers.jvm_q20, "append")}),
+    "q19": Query(queries.q19, flink_queries.q19, (BIDS,), {TRANSFORM_WITH_STATE: (peers.stateful_q19, "update")}),
+    "q20": Query(queries.q20, flink_queries.q20, (AUCTIONS, BIDS), {SPARK_JVM: (peers.jvm_q20, "append")}),
 }
 
 
@@ -81,6 +84,8 @@ class NexmarkContest(Contest):
         checked: by contender, how many rows of its answer have been compared, and were right.
     """
 
+    more: ClassVar[str] = "--events"
+
     site: Site = field(default_factory=Site)
     checked: dict[str, int] = field(default_factory=dict, compare=False)
 
@@ -92,14 +97,14 @@ class NexmarkContest(Contest):
             query.reads,
             verbs={VERBS: partial(_by_verbs, query.verbs, site)},
             peers={name: Peer(partial(job, site), mode) for name, (job, mode) in query.peers.items()},
+            flink=partial(_in_flink, query.flink, site),
             write=partial(write_events, site),
+            rows_of=emitted_rows,
             shows_costs=False,
         )
 
-    def check(
-        self, spark: SparkSession, place: Path, name: str, contender: Contender, scale: Scale, batches: int
-    ) -> None:
-        """Compare what a contender answers, in a run of its own that does not count, with what DuckDB does.
+    def check(self, place: Path, name: str, batches: int, answer: Callable[[], Sequence[pa.Table]]) -> None:
+        """Compare what a contender answers with what DuckDB does.
 
         Raises:
             MillpondError: the answer is wrong.
@@ -107,7 +112,7 @@ class NexmarkContest(Contest):
         """
         if name in self.checked:
             return
-        given = rows_of_micro_batches(spark, place, self.work, contender, scale, batches)
+        given = answer()
         oracle = Oracle.of_files(place, [source.name for source in self.work.topics], batches)
         until = self._settled(batches)
         count = oracle.compared(self.workload, final_rows(self.workload, given), until)
@@ -115,7 +120,7 @@ class NexmarkContest(Contest):
             seconds = max(until - BEGIN, 0) / 1_000
             raise ConfigurationError(
                 f"no window of {self.workload} is over by the end of the events, so no answer can be checked: of "
-                f"{batches} micro-batches of {scale.rows:,} events, results count until second {seconds:,.0f}; give "
+                f"{batches} micro-batches of {self.rows:,} events, results count until second {seconds:,.0f}; give "
                 "more --events, or a lower --rate"
             )
         self.checked[name] = count
@@ -137,16 +142,6 @@ class NexmarkContest(Contest):
         }
 
 
-def rows_of_micro_batches(
-    spark: SparkSession, place: Path, work: Workload[Source], contender: Contender, scale: Scale, batches: int
-) -> list[pa.Table]:
-    """Return the output of a contender's query for each micro-batch."""
-    own, found = Path(tempfile.mkdtemp(prefix="checked-", dir=place)), list[pa.Table]()
-    writer = writer_of(spark, place, work, contender, scale, batches, own)
-    writer.foreachBatch(lambda rows, number: found.append(rows.toArrow())).start().awaitTermination()
-    return found
-
-
 def nexmark_contests(names: Sequence[str], *, contenders: Sequence[str] | None, **how: Any) -> list[NexmarkContest]:
     """Return a contest for each query, and no query twice.
 
@@ -159,12 +154,12 @@ def nexmark_contests(names: Sequence[str], *, contenders: Sequence[str] | None, 
         ConfigurationError: a query is unknown, or none has such a contender.
     """
     check_known("query", names, QUERIES)
-    known = {VERBS, *(name for query in QUERIES.values() for name in query.peers)}
+    known = {VERBS, *STATE_BACKENDS, *(name for query in QUERIES.values() for name in query.peers)}
     check_known("contender", contenders or (), known)
     chosen = list(dict.fromkeys(names)) or list(QUERIES)
     found = []
     for name in chosen:
-        own = {VERBS, *QUERIES[name].peers}
+        own = {VERBS, *STATE_BACKENDS, *QUERIES[name].peers}
         only = None if contenders is None else [one for one in contenders if one in own]
         if only is None or only:
             found.append(NexmarkContest(name, contenders=only, keys=0, **how))
@@ -179,6 +174,10 @@ def _by_verbs(
     rows: dict[str, Any] = {name: inputs.get(name) for name in ("persons", "auctions", "bids")}
     made: DataFrame = query(pond, Events(**rows, col=F.col, tumbling=_tumbling, site=site))
     return made
+
+
+def _in_flink(query: Callable[[Site], FlinkQuery], site: Site, scale: Scale) -> FlinkQuery:
+    return query(site)
 
 
 def _tumbling(times: str, seconds: int) -> Column:

@@ -28,6 +28,8 @@ def _figures_table(figures: Mapping[str, Any]) -> Table:
     table.add_column("contender", no_wrap=True)
     for column in ("events/s", "least to most", "time s", "cores", "cores x time s", "state MiB", "rows checked"):
         table.add_column(column, justify="right")
+    of_flink = [query["flink"] for query in figures["queries"].values() if "flink" in query]
+    table.caption = _caption(of_flink[0]) if of_flink else None
     for workload, row in _results(figures):
         query, rate = figures["queries"][workload], row["throughput"]
         seconds = _seconds(figures, row)
@@ -45,6 +47,15 @@ def _figures_table(figures: Mapping[str, Any]) -> Table:
             f"{query['checked_rows'][row['contender']]:,}",
         )
     return table
+
+
+def _caption(flink: Mapping[str, Any]) -> str:
+    """Return how Flink has run."""
+    versions = ", ".join(f"{name.capitalize()} {number}" for name, number in flink["versions"].items())
+    return (
+        f"{versions}: one job for the events of all micro-batches, with a checkpoint every "
+        f"{flink['checkpoint_seconds']} s; its start is not in the figures."
+    )
 
 
 def _ratios_table(figures: Mapping[str, Any]) -> Table:

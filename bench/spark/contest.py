@@ -8,19 +8,28 @@ business of ``measure`` and ``growth``.
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from millpond.bench.spark.flink.jobs import FlinkJobs
-from millpond.bench.spark.flink.process import flink_process
-from millpond.bench.spark.flink.queries import FlinkContender
+from millpond.bench.flink.jobs import FlinkJobs
+from millpond.bench.flink.process import flink_process
 from millpond.bench.spark.inputs import Source
-from millpond.bench.spark.queries import Ran, measure, scratch
+from millpond.bench.spark.queries import Ran, answer_of, measure, scratch
 from millpond.bench.spark.shapes import Scale
 from millpond.bench.spark.workers import WorkerMemory
-from millpond.bench.spark.workloads import BACKENDS, Contender, Workload, chosen_contenders, named, workload_named
+from millpond.bench.spark.workloads import (
+    BACKENDS,
+    Contender,
+    FlinkContender,
+    Workload,
+    chosen_contenders,
+    named,
+    workload_named,
+)
 from millpond.errors import ConfigurationError
 
 _SAID: Final = 2_000
@@ -83,6 +92,9 @@ class Contest:
             have too few rows for keys that grow.
     """
 
+    more: ClassVar[str] = "--rows"
+    """The option by which a micro-batch gets more rows."""
+
     workload: str
     keys: int
     batches: int
@@ -135,36 +147,40 @@ class Contest:
             flink: FlinkJobs | None = None
             if self.flink is not None and not work.in_flink.keys().isdisjoint(chosen):
                 process = held.enter_context(flink_process(self.flink, place))
-                flink = FlinkJobs(process, place, work.topics, scale, self.cores)
+                rows_of = partial(work.rows_of, place, scale)
+                flink = FlinkJobs(process, place, rows_of, rows=self.rows, cores=self.cores, more=self.more)
             work.write(place, work.topics, scale, batches, growing=growing, seed=self.seed)
             running = spark()
 
             def run_first(name: str, skipped: int, counted: int) -> Ran:
-                contender = chosen[name]
+                contender, batches = chosen[name], skipped + counted
                 if isinstance(contender, FlinkContender):
                     assert flink is not None, "chosen_contenders leaves them out without Flink"
-                    return flink.measure(contender, skipped, counted)
+                    query, kind = contender.query(scale), contender.state_backend
+                    if counted:
+                        self.check(place, name, batches, lambda: [flink.answer(query, kind, batches)])
+                    streamed = flink.measure(query, kind, skipped, counted)
+                    seconds, processor = ([streamed.seconds], streamed.processor) if streamed else ([], 0.0)
+                    return Ran(seconds, WorkerMemory(), processor, stream=streamed)
                 if counted:
-                    self.check(running, place, name, contender, scale, skipped + counted)
+                    answer = partial(answer_of, running, place, work, contender, scale, batches)
+                    self.check(place, name, batches, answer)
                 return measure(running, place, work, contender, scale, skipped=skipped, counted=counted)
 
             yield Runs(run_first)
 
-    def check(
-        self, spark: SparkSession, place: Path, name: str, contender: Contender, scale: Scale, batches: int
-    ) -> None:
+    def check(self, place: Path, name: str, batches: int, answer: Callable[[], Sequence[pa.Table]]) -> None:
         """Refuse a contender that answers wrongly, if answers are checked where it is measured; here tests do.
 
         Args:
-            spark: the session.
             place: where the inputs are.
             name: the name of the contender.
-            contender: the contender.
-            scale: how much a micro-batch has.
-            batches: how many of them it is about to run.
+            batches: how many micro-batches there are of them.
+            answer: lets the contender answer, in a run that does not count, and returns what came out with each
+                micro-batch. Of Flink that is one table, with what is left in the end.
 
         Raises:
-            MillpondError: its answer is wrong.
+            MillpondError: the answer is wrong.
         """
 
     def figures(self, seconds: Mapping[str, list[float]], memory: Mapping[str, WorkerMemory]) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from typing import Any, Final
 from millpond.bench.documents import SCHEMA
 from millpond.bench.engines.contenders import backend_contenders, version_of
 from millpond.bench.engines.engine import Use
+from millpond.bench.flink.settings import CHECKPOINT_SECONDS, STATE_BACKENDS
 from millpond.bench.runs.summary import latency_of_many, throughput
 from millpond.bench.spark.contest import WARM_UP, Contest
-from millpond.bench.spark.flink.queries import CHECKPOINT_SECONDS, STATE_BACKENDS
 from millpond.bench.spark.measure import Measured, of_streams
 from millpond.bench.spark.workloads import COSTS, named
 

@@ -279,6 +279,15 @@ def read_inputs(
     return {one.name: _read(spark, place, one, scale.files, batches, one.name in static) for one in sources}
 
 
+def rows_of(place: Path, scale: Scale, topic: str, batches: int, columns: Sequence[str]) -> pa.Table:
+    """Return columns of the first ``batches`` micro-batches of a topic, as one table in the order of its files."""
+    return pa.concat_tables(
+        pq.read_table(part, columns=list(columns))
+        for number in range(batches)
+        for part in sorted((place / topic).glob(f"{number:06d}-*.parquet"))
+    )
+
+
 def _read(spark: SparkSession, place: Path, source: Source, files: int, batches: int, static: bool) -> DataFrame:
     reader = spark.read if static else spark.readStream.option("maxFilesPerTrigger", files)
     numbers = ",".join(f"{number:06d}" for number in range(batches))

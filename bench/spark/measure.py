@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from millpond.bench.flink.jobs import Streamed
+from millpond.bench.flink.settings import CHECKPOINT_SECONDS
 from millpond.bench.runs.turns import Watch
 from millpond.bench.spark.contest import WARM_UP, Contest
-from millpond.bench.spark.flink.queries import CHECKPOINT_SECONDS
-from millpond.bench.spark.queries import Streamed
 from millpond.bench.spark.workers import WorkerMemory
 from millpond.bench.spark.workloads import TRANSFORM_WITH_STATE
 

@@ -15,11 +15,13 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, Final
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from millpond.adapters.spark import configure
 from millpond.adapters.spark.session.said_aside import stderr_to
+from millpond.bench.flink.jobs import Streamed
 from millpond.bench.measure import bytes_below
 from millpond.bench.spark.inputs import Source, read_inputs
 from millpond.bench.spark.shapes import Scale
@@ -44,21 +46,6 @@ _TUNED: Final = {
 
 
 @dataclass(frozen=True)
-class Streamed:
-    """The times of a job that starts once and then saves its state by the clock.
-
-    Attributes:
-        start_up: seconds that it took beside its rows.
-        checkpoints: how often it saved its state.
-        versions: of what ran it, by name.
-    """
-
-    start_up: float
-    checkpoints: int
-    versions: Mapping[str, str]
-
-
-@dataclass(frozen=True)
 class Ran:
     """The times and the room that a query took.
 
@@ -76,7 +63,7 @@ class Ran:
     memory: WorkerMemory
     processor: float = 0.0
     processor_of_workers: float = 0.0
-    stream: "Streamed | None" = None
+    stream: Streamed | None = None
     disk: int = 0
 
 
@@ -193,6 +180,16 @@ def measure(
     )
     disk = sum(bytes_below(own / kept) for kept in _STATE)
     return Ran([seconds for _, seconds in ran], memory, of_all, of_workers, disk=disk)
+
+
+def answer_of(
+    spark: SparkSession, place: Path, workload: Workload[Source], contender: Contender, scale: Scale, batches: int
+) -> list[pa.Table]:
+    """Return the output of a contender's query for each micro-batch."""
+    own, found = Path(tempfile.mkdtemp(prefix="checked-", dir=place)), list[pa.Table]()
+    writer = writer_of(spark, place, workload, contender, scale, batches, own)
+    writer.foreachBatch(lambda rows, number: found.append(rows.toArrow())).start().awaitTermination()
+    return found
 
 
 def began_and_took(report: Mapping[str, Any]) -> tuple[float, float]:

@@ -8,17 +8,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
+from pathlib import Path
 from typing import Final, Generic, TypeVar
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from millpond.adapters.spark import Millpond, SparkStreams
+from millpond.bench.flink.queries import FlinkQuery
+from millpond.bench.flink.settings import STATE_BACKENDS
 from millpond.bench.runs.asked import check_known
 from millpond.bench.runs.labels import told_apart
-from millpond.bench.spark import inputs, peers, topologies, verbs
-from millpond.bench.spark.flink import queries as flink
-from millpond.bench.spark.flink.queries import STATE_BACKENDS, FlinkContender, FlinkQuery
-from millpond.bench.spark.inputs import Source, Topic, write_inputs
+from millpond.bench.spark import flink_queries, inputs, peers, topologies, verbs
+from millpond.bench.spark.inputs import Source, Topic, rows_of, write_inputs
 from millpond.bench.spark.shapes import Inputs, Scale
 from millpond.errors import ConfigurationError
 from millpond.masking import masked
@@ -79,6 +81,14 @@ class Contender:
 
 
 @dataclass(frozen=True)
+class FlinkContender:
+    """The work by Flink on one of its state backends; ``query`` gets the scale, ``state_backend`` is Flink's name."""
+
+    query: Callable[[Scale], FlinkQuery]
+    state_backend: str
+
+
+@dataclass(frozen=True)
 class Peer:
     """Spark's means for the work; ``answers`` unless it only moves the rows, and ``static`` as of a contender."""
 
@@ -101,6 +111,7 @@ class Workload(Generic[Read]):
         flink: the same in Flink SQL, if it has it.
         static: the topics that are static for all contenders.
         write: writes what is read, as ``write_inputs`` does.
+        rows_of: reads it again as a stream in order, as ``inputs.rows_of`` does.
         shows_costs: whether contenders come on top that show the least that Python costs.
     """
 
@@ -109,9 +120,10 @@ class Workload(Generic[Read]):
     verbs: Mapping[str, Verb] = field(default_factory=dict)
     peers: Mapping[str, Peer] = field(default_factory=dict)
     answer: Answer = Answer.ROWS
-    flink: FlinkQuery | None = None
+    flink: Callable[[Scale], FlinkQuery] | None = None
     static: tuple[str, ...] = ()
     write: Callable[..., None] = write_inputs
+    rows_of: Callable[[Path, Scale, str, int, Sequence[str]], pa.Table] = rows_of
     shows_costs: bool = True
 
     @property
@@ -185,7 +197,7 @@ WORKLOADS: Final[Mapping[str, Workload[Topic]]] = {
             TRANSFORM_WITH_STATE: Peer(peers.stateful_count, "update"),
             SPARK_JVM: Peer(peers.jvm_count, "update"),
         },
-        flink=FlinkQuery(flink.count, table=True, timed=False),
+        flink=flink_queries.count,
     ),
     "temporal-join": Workload(
         (inputs.events(0.9), inputs.rates(0.1)),
@@ -195,14 +207,14 @@ WORKLOADS: Final[Mapping[str, Workload[Topic]]] = {
             TRANSFORM_WITH_STATE: Peer(peers.stateful_temporal_join),
             STATIC_SQL: Peer(partial(peers.static_asof_join, "rates"), static=("rates",)),
         },
-        flink=FlinkQuery(flink.temporal_join, versioned=("rates",)),
+        flink=flink_queries.temporal_join,
     ),
     "table-join": Workload(
         (inputs.events(0.5), inputs.rates(0.5)),
         topologies.table_join,
         {VERBS: verbs.table_join},
         {TRANSFORM_WITH_STATE: Peer(peers.stateful_table_join)},
-        flink=FlinkQuery(flink.table_join, table=True),
+        flink=flink_queries.table_join,
     ),
     "stream-join": Workload(
         (inputs.events(0.5), inputs.rates(0.5)),
@@ -217,7 +229,7 @@ WORKLOADS: Final[Mapping[str, Workload[Topic]]] = {
         {VERBS: verbs.stream_join_left},
         _stream_joins("left"),
         Answer.SETTLED,
-        flink=FlinkQuery(flink.stream_join_left),
+        flink=flink_queries.stream_join_left,
     ),
     "window": Workload(
         (inputs.events(),),
@@ -225,7 +237,7 @@ WORKLOADS: Final[Mapping[str, Workload[Topic]]] = {
         {VERBS: verbs.window},
         {SPARK_JVM: Peer(peers.jvm_window)},
         Answer.SETTLED,
-        flink=FlinkQuery(flink.window),
+        flink=flink_queries.window,
     ),
     "session": Workload(
         (inputs.events(),),
@@ -233,7 +245,7 @@ WORKLOADS: Final[Mapping[str, Workload[Topic]]] = {
         {VERBS: verbs.session},
         {SPARK_JVM: Peer(peers.jvm_session)},
         Answer.SETTLED,
-        flink=FlinkQuery(flink.session),
+        flink=flink_queries.session,
     ),
     "foreign-key": Workload(
         (inputs.orders(0.9), inputs.customers(0.1)),
@@ -241,7 +253,7 @@ WORKLOADS: Final[Mapping[str, Workload[Topic]]] = {
         {VERBS: verbs.foreign_key},
         {TRANSFORM_WITH_STATE: Peer(peers.stateful_foreign_key)},
         Answer.TABLE,
-        flink=FlinkQuery(flink.foreign_key, table=True),
+        flink=flink_queries.foreign_key,
     ),
     "multi-join": Workload(
         (inputs.events(1 / 3), inputs.rates(1 / 3), inputs.limits(1 / 3)),

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from pyspark.sql import SparkSession
 from millpond.bench.nexmark.events import Site
 from millpond.bench.nexmark.suite import QUERIES, NexmarkContest, nexmark_contests
 from millpond.bench.spark.inputs import Source
+from millpond.bench.spark.queries import answer_of
 from millpond.bench.spark.shapes import Scale
 from millpond.bench.spark.workloads import VERBS, Peer, Workload
 from millpond.errors import ConfigurationError, MillpondError
@@ -39,7 +41,7 @@ def check_all(spark: SparkSession, place: Path, found: NexmarkContest) -> None:
     found.work.write(place, found.work.topics, SCALE, BATCHES)
     for contender, how in found.work.contenders(found.backends).items():
         if contender in found.chosen:
-            found.check(spark, place, contender, how, SCALE, BATCHES)
+            found.check(place, contender, BATCHES, partial(answer_of, spark, place, found.work, how, SCALE, BATCHES))
 
 
 @pytest.mark.long
@@ -72,9 +74,9 @@ def test_a_contender_that_answers_wrongly_and_one_of_which_nothing_is_over_are_n
     with pytest.raises(MillpondError, match=r"the answer to q12 is wrong: [1-9][0-9]* rows are missing"):
         check_all(spark, tmp_path, found)
     right = contest("q12")
-    name, how = "spark_jvm", right.work.contenders(right.backends)["spark_jvm"]
+    how = right.work.contenders(right.backends)["spark_jvm"]
     with pytest.raises(ConfigurationError, match=r"no window of q12 is over.*give more --events, or a lower --rate"):
-        right.check(spark, tmp_path, name, how, SCALE, 2)
+        right.check(tmp_path, "spark_jvm", 2, partial(answer_of, spark, tmp_path, right.work, how, SCALE, 2))
     assert found.checked == right.checked == {}
 
 

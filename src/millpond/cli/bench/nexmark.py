@@ -27,9 +27,10 @@ def bench_nexmark(
         list[str] | None,
         typer.Option(
             help="measure only these, where a query has them; may be repeated: verbs, spark_jvm (Spark's own "
-            "operators), transform_with_state (q9, q18 and q19)"
+            "operators), transform_with_state (q9, q18 and q19), flink_heap or flink_rocksdb (Flink SQL)"
         ),
     ] = None,
+    flink_python: FlinkPython = None,
     cores: Annotated[int, typer.Option(min=1, help="Spark cores")] = 2,
     files: Annotated[
         int | None, typer.Option(min=1, help="files of each kind in a micro-batch; as many as cores by default")
@@ -43,7 +44,7 @@ def bench_nexmark(
     json: JsonFile = None,
     html: HtmlFile = None,
 ) -> None:
-    """Run the queries of Nexmark in verbs, beside the best that Spark has: events/s, cores x time, and state.
+    """Run the queries of Nexmark in verbs, beside Spark's best and Flink SQL: events/s, cores x time, and state.
 
     Each contender first answers each query in a run of its own, and DuckDB answers it from all events. A contender that
     answers wrongly fails, is shown with the difference, and is not measured; the exit code is then 1.
@@ -73,6 +74,7 @@ def bench_nexmark(
         repeat=repeat,
         tuned=tuned,
         site=Site(rate, out_of_order, seed),
+        flink=flink_python,
     )
     runs = sum(map(len, (turn for one in chosen for turn in measure.rounds(list(one.chosen), one.repeat))))
     with session_when_needed(cores, tuned=tuned) as spark, progress(Console(stderr=True), runs) as watch:

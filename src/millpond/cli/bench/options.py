@@ -35,6 +35,15 @@ Timeout: TypeAlias = Annotated[
         help="how long a run may take; one that takes longer is ended, and told as failed; for ever by default",
     ),
 ]
+FlinkPython: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--flink-python",
+        envvar="MILLPOND_FLINK_PYTHON",
+        help="a Python that has apache-flink, which does not go with Spark's packages; without it, no contender in "
+        "Flink is measured",
+    ),
+]
 Directory: TypeAlias = Annotated[
     Path | None,
     typer.Option("--directory", help="where the files go, on the file system to measure; the temporary directory"),

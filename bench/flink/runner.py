@@ -3,8 +3,9 @@
 It answers each line of its input with a line of output; both are JSON objects. At first it says which versions it has.
 
 - A job has ``settings`` by name; ``tables``, each made by a ``definition`` in SQL from a table ``source`` of the Arrow
-  batches in ``file``, which has ``columns``; a ``query``; and whether to ``collect`` its answer.
-- The answer is ``columns`` and ``changes``, or else the ``seconds`` of the job, those in which it took its rows
+  batches in ``file``, which has ``columns``; a ``query``; and perhaps a directory that gets all ``changes`` of the
+  answer as Debezium's JSON. If there is none, they are thrown away.
+- The answer is the ``columns`` with their types, the ``seconds`` of the job, those in which it took its rows
   (``running_seconds``, null if that was too short to be seen), and how many ``checkpoints`` it made.
 - If anything fails, the answer is an ``error``.
 """
@@ -14,7 +15,6 @@ import os
 import socket
 import sys
 import time
-from datetime import datetime, timedelta
 from http.client import HTTPException
 from threading import Event, Thread
 from typing import Any, Final
@@ -25,8 +25,6 @@ LOOK_SECONDS: Final = 0.1
 
 _FRESH: Final = ("web.refresh-interval", "metrics.fetcher.update-interval")
 """The settings for the age that Flink's news of a job may have."""
-
-_EPOCH: Final = datetime(1970, 1, 1)
 
 
 def main() -> None:
@@ -58,9 +56,9 @@ def _versions() -> dict[str, Any]:
 
 
 def _run(job: dict[str, Any]) -> dict[str, Any]:
-    """Run a job, and collect its changes or throw them away."""
+    """Run a job, and keep its changes or throw them away."""
     from pyflink.common import Configuration
-    from pyflink.table import EnvironmentSettings, TableDescriptor, TableEnvironment
+    from pyflink.table import EnvironmentSettings, TableEnvironment
 
     port = _free_port()
     settings = Configuration()
@@ -71,19 +69,29 @@ def _run(job: dict[str, Any]) -> dict[str, Any]:
     for table in job["tables"]:
         _create_table(environment, table)
     query = environment.sql_query(job["query"])
-    if job["collect"]:
-        with query.execute().collect() as changes:
-            rows = [[str(row.get_row_kind()), [plain(value) for value in row]] for row in changes]
-        return {"columns": query.get_schema().get_field_names(), "changes": rows}
+    columns = query._j_table.getResolvedSchema().getColumns()
     with Watch(port) as watch:
         started = time.time()
-        query.execute_insert(TableDescriptor.for_connector("blackhole").build()).wait()
+        query.execute_insert(_sink(job.get("changes"))).wait()
         seconds = time.time() - started
     return {
+        "columns": [
+            [column.getName(), column.getDataType().getLogicalType().getTypeRoot().name()] for column in columns
+        ],
         "seconds": seconds,
         "running_seconds": watch.seconds,
         "checkpoints": watch.checkpoints,
     }
+
+
+def _sink(changes: str | None) -> Any:
+    """Return the sink that writes changes into a directory, or throws them away."""
+    from pyflink.table import TableDescriptor
+
+    if changes is None:
+        return TableDescriptor.for_connector("blackhole").build()
+    files = TableDescriptor.for_connector("filesystem").option("path", changes).format("debezium-json")
+    return files.option("debezium-json.timestamp-format.standard", "ISO-8601").build()
 
 
 def _create_table(environment: Any, table: dict[str, Any]) -> None:
@@ -98,8 +106,13 @@ def _create_table(environment: Any, table: dict[str, Any]) -> None:
     from pyflink.util.java_utils import load_java_class
 
     java: Any = get_gateway().jvm
-    types: dict[str, Any] = {"STRING": DataTypes.STRING, "BIGINT": DataTypes.BIGINT, "DOUBLE": DataTypes.DOUBLE}
-    columns = [DataTypes.FIELD(name, types[kind]().not_null()) for name, kind in table["columns"]]
+    types: dict[str, Any] = {
+        "STRING": DataTypes.STRING(),
+        "BIGINT": DataTypes.BIGINT(),
+        "DOUBLE": DataTypes.DOUBLE(),
+        "TIMESTAMP(3)": DataTypes.TIMESTAMP(3),
+    }
+    columns = [DataTypes.FIELD(name, types[kind].not_null()) for name, kind in table["columns"]]
     rows = _to_java_data_type(DataTypes.ROW(columns)).notNull()
     rows = rows.bridgedTo(load_java_class("org.apache.flink.table.data.RowData"))
     descriptor = java.org.apache.flink.table.runtime.arrow.ArrowUtils.createArrowTableSourceDesc(rows, table["file"])
@@ -166,11 +179,6 @@ def said_by(error: Exception) -> str:
     """Return an error and its causes, without the places in Java's code."""
     lines = f"{type(error).__name__}: {error}".splitlines()
     return "\n".join(line for line in lines if not line.startswith(("\tat ", "\t... ")))
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON has it. Times are milliseconds since 1970; PyFlink may have lost a microsecond of them."""
-    return round((value - _EPOCH) / timedelta(milliseconds=1)) if isinstance(value, datetime) else value
 
 
 def _free_port() -> int:
