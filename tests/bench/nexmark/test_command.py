@@ -15,6 +15,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from millpond.bench.documents import parsed_document
+from millpond.bench.flink.jobs import Streamed
+from millpond.bench.flink.settings import STATE_BACKENDS
 from millpond.bench.nexmark.answers import ANSWERS
 from millpond.bench.nexmark.suite import QUERIES, NexmarkContest, nexmark_contests
 from millpond.bench.nexmark.tables import print_results
@@ -28,8 +30,15 @@ from millpond.cli import app
 from millpond.errors import ConfigurationError, MillpondError
 from tests.bench.sessions import no_session
 
-SECONDS = {"verbs": 2.0, "spark_jvm": 5.0, "transform_with_state": 8.0}
+SECONDS = {"verbs": 2.0, "spark_jvm": 5.0, "transform_with_state": 8.0, "flink_heap": 4.0, "flink_rocksdb": 6.0}
 HOW: Any = {"batches": 2, "rows": 500, "backends": ["lmdb"]}
+
+
+def in_flink(seconds: float, counted: int) -> Ran:
+    """Return what a job of Flink takes, on one core."""
+    versions = {"flink": "2.3.0", "java": "17"}
+    stream = Streamed(seconds, seconds * counted, 9.0, 3, versions)
+    return Ran([seconds] if counted else [], WorkerMemory(), stream.processor, stream=stream if counted else None)
 
 
 @pytest.fixture
@@ -42,6 +51,8 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
             if (self.workload, name) == ("q17", "spark_jvm"):
                 raise MillpondError("the answer to q17 is wrong: 1 rows are missing")
             self.checked[name] = 7
+            if name in STATE_BACKENDS:
+                return in_flink(SECONDS[name], counted)
             return Ran([SECONDS[name]] * counted, WorkerMemory(1, 1), SECONDS[name] / 2 * counted, disk=3 << 20)
 
         yield Runs(run_first)
@@ -53,13 +64,19 @@ def test_every_query_has_an_answer_and_is_named_by_the_command() -> None:
     assert QUERIES.keys() == ANSWERS.keys()
     shown = CliRunner().invoke(app, ["bench", "nexmark", "--help"], env={"COLUMNS": "1000"}).output
     peers = {name for query in QUERIES.values() for name in query.peers}
-    assert [name for name in (*QUERIES, "verbs", *peers) if name not in shown] == []
+    names = *QUERIES, "verbs", *peers, *STATE_BACKENDS, "--flink-python"
+    assert [name for name in names if name not in shown] == []
 
 
 def test_all_queries_run_unless_some_are_asked_for_and_contenders_where_they_are() -> None:
     assert [one.workload for one in nexmark_contests([], contenders=None, **HOW)] == list(QUERIES)
     found = nexmark_contests(["q18", "q4", "q18"], contenders=["spark_jvm", "verbs"], **HOW)
     assert [(one.workload, list(one.chosen)) for one in found] == [("q18", ["verbs", "spark_jvm"]), ("q4", ["verbs"])]
+    beside = nexmark_contests(["q4"], contenders=None, flink=Path("python"), **HOW)
+    assert [list(one.chosen) for one in beside] == [["verbs", *STATE_BACKENDS]]
+    (lacking,) = nexmark_contests(["q4"], contenders=["flink_heap"], **HOW)
+    with pytest.raises(ConfigurationError, match="flink_heap need a Python that has PyFlink; name it with --flink-py"):
+        _ = lacking.chosen
     only = nexmark_contests([], contenders=["transform_with_state"], **HOW)
     assert [one.workload for one in only] == ["q9", "q18", "q19"]
     with pytest.raises(ConfigurationError, match="q4 have none of the contenders; leave out --contender"):
@@ -81,9 +98,26 @@ def test_the_tables_have_cores_and_time_and_what_a_peer_takes_beside_verbs() -> 
     assert "│q18│spark_jvm│100│100to100│10.0│0.50│5.0│3│7│" in lines
     assert {"│q18│spark_jvm│2.50│2.50│", "│q18│transform_with_state│4.00│4.00│"} <= set(lines)
     assert any("│spark_jvm│q17│" in line and "theanswertoq17iswrong" in line for line in lines)
+    assert "Flink" not in console.export_text()
     found = parsed_document(json.loads(json.dumps(document("nexmark", figures))))
     assert found.workloads() == ["q18", "q17"]
     assert found.settings["rate"] == 10_000
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_flink_stands_beside_verbs_with_what_one_job_takes_for_all_micro_batches() -> None:
+    chosen = nexmark_contests(["q4"], contenders=None, flink=Path("python"), **HOW)
+    figures = document_of([measure.run(one, no_session) for one in chosen])
+    console = Console(record=True, width=160, quiet=False, file=open(os.devnull, "w"))  # noqa: SIM115
+    print_results(console, figures)
+    text = console.export_text()
+    lines = [line.replace(" ", "") for line in text.splitlines()]
+    assert "│q4│flink_rocksdb│83│83to83│12.0│1.00│12.0││7│" in lines
+    assert {"│q4│flink_heap│2.00│4.00│", "│q4│flink_rocksdb│3.00│6.00│"} <= set(lines)
+    assert "Flink 2.3.0, Java 17: one job for the events of all micro-batches" in text
+    found = json.loads(json.dumps(document("nexmark", figures)))
+    assert found["queries"]["q4"]["ratios"] == {"flink_heap": 2.0, "flink_rocksdb": 3.0}
+    assert found["queries"]["q4"]["flink"]["checkpoints"] == {"flink_heap": [3, 3], "flink_rocksdb": [3, 3]}
 
 
 @pytest.mark.usefixtures("without_spark")

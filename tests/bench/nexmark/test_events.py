@@ -12,7 +12,7 @@ import pytest
 
 from millpond.bench.nexmark.answers import in_millis
 from millpond.bench.nexmark.events import BEGIN, HOT_CHANNELS, STATES, Site
-from millpond.bench.nexmark.files import SOURCES, events_of, write_events
+from millpond.bench.nexmark.files import SOURCES, emitted_rows, events_of, write_events
 from millpond.bench.spark.shapes import Scale, columns_of
 from millpond.errors import ConfigurationError
 
@@ -159,3 +159,12 @@ def test_files_of_a_micro_batch_have_its_events_once_and_interleave(tmp_path: Pa
             assert pa.concat_tables(parts).sort_by(order).to_pylist() == whole.sort_by(order).to_pylist()
             ranges = [(pc.min(part["dateTime"]).as_py(), pc.max(part["dateTime"]).as_py()) for part in parts]
             assert max(earliest for earliest, _ in ranges) < min(latest for _, latest in ranges)
+
+
+@pytest.mark.parametrize("files", [1, 2, 7])
+def test_files_are_read_in_the_order_in_which_events_are_emitted(files: int, tmp_path: Path) -> None:
+    site, scale = Site(out_of_order=60), Scale(333, 0, files)
+    write_events(site, tmp_path, SOURCES, scale, 3)
+    for name, rows in events_of(site, 0, 2 * scale.rows).items():
+        columns = rows.column_names[:3]
+        assert emitted_rows(tmp_path, scale, name, 2, columns).equals(rows.select(columns))
