@@ -1,22 +1,19 @@
 """The queries in Flink SQL.
 
-Rule of this module: a query has the form that the suite has for Flink, windows, joins and ranks of its own, with the
-watermark of the suite, and gives the columns of ``answers``. It reads the columns that it needs. What it knows of keys
-and of times, Flink is told: the ids of persons and auctions are keys, and joins with bounds of time are interval joins.
+Rule of this module: a query has the form that the suite has for Flink, and gives the columns of ``answers``. It reads
+the columns that it needs, and has event time, with the watermark of the suite, where that is of use. Flink is told that
+ids are keys. Joins have no bounds of time, as in the suite; interval joins would free state, and take more time.
 """
 
 from typing import Final
 
 from millpond.bench.flink.queries import FlinkQuery, Table, interval
-from millpond.bench.nexmark.events import LATEST, Site
+from millpond.bench.nexmark.events import LATEST
 from millpond.bench.nexmark.files import AUCTIONS, BIDS, PERSONS
 from millpond.bench.spark.inputs import Source
 
 _BID: Final = "auction, bidder, price, channel, url, `dateTime`, extra"
 _AUCTION: Final = "itemName, description, initialBid, reserve, `dateTime`, expires, seller, category, extra"
-_BID_TIME: Final = "CAST(b.`dateTime` AS TIMESTAMP(3)) AS bid_dateTime"
-"""The time of a bid, of which Flink makes no event time, as a row that it writes may have one alone."""
-
 _DAY: Final = "FLOOR(`dateTime` TO DAY)"
 _LEVELS: Final = {
     "total": "",
@@ -26,8 +23,8 @@ _LEVELS: Final = {
 }
 
 
-def q3(site: Site) -> FlinkQuery:
-    """Join without a bound of time."""
+def q3() -> FlinkQuery:
+    """Join two streams, of which one has the key of the join."""
     sql = """
         SELECT a.id, p.name, p.city, p.state FROM auctions AS a JOIN persons AS p ON a.seller = p.id
         WHERE a.category = 10 AND p.state IN ('OR', 'ID', 'CA')
@@ -35,9 +32,9 @@ def q3(site: Site) -> FlinkQuery:
     return FlinkQuery(sql, (_table(AUCTIONS, "id, seller, category"), _table(PERSONS, "id, name, city, state")))
 
 
-def q4(site: Site) -> FlinkQuery:
+def q4() -> FlinkQuery:
     """Aggregate a join, and the updates of that once more."""
-    winning = f"SELECT id, category, MAX(price) AS final FROM ({_bids_in_time(site, 'price')}) GROUP BY id, category"
+    winning = f"SELECT id, category, MAX(price) AS final FROM ({_bids_in_time('price')}) GROUP BY id, category"
     sql = f"""
         SELECT category, CAST(SUM(final) AS DOUBLE) / COUNT(*) AS average FROM ({winning}) GROUP BY category
     """
@@ -45,7 +42,7 @@ def q4(site: Site) -> FlinkQuery:
     return FlinkQuery(sql, (auctions, _table(BIDS, "auction, price, `dateTime`")), is_table=True)
 
 
-def q5(site: Site) -> FlinkQuery:
+def q5() -> FlinkQuery:
     """Join the counts of each window with the greatest of them, as Flink has no rank of windows that keeps ties."""
     counts = """
         SELECT auction, COUNT(*) AS num, window_start, window_end
@@ -58,23 +55,22 @@ def q5(site: Site) -> FlinkQuery:
         FROM ({counts}) AS c JOIN ({most}) AS m
         ON c.window_start = m.window_start AND c.window_end = m.window_end AND c.num = m.num
     """
-    return FlinkQuery(sql, (_table(BIDS, "auction, `dateTime`"),))
+    return FlinkQuery(sql, (_timed(BIDS, "auction, `dateTime`"),))
 
 
-def q7(site: Site) -> FlinkQuery:
-    """Join bids with the highest price of a window, whose time is a millisecond before its end."""
+def q7() -> FlinkQuery:
+    """Join bids with the highest price of a window."""
     highest = f"""
-        SELECT MAX(price) AS price, window_time AS ended FROM TABLE({_tumbling(BIDS)})
-        GROUP BY window_start, window_end, window_time
+        SELECT MAX(price) AS price, window_end FROM TABLE({_tumbling(BIDS)}) GROUP BY window_start, window_end
     """
     sql = f"""
         SELECT b.auction, b.bidder, b.price, b.`dateTime`, b.extra FROM bids AS b JOIN ({highest}) AS w
-        ON b.price = w.price AND b.`dateTime` BETWEEN w.ended - {interval(9_999)} AND w.ended + {interval(1)}
+        ON b.price = w.price WHERE b.`dateTime` BETWEEN w.window_end - INTERVAL '10' SECOND AND w.window_end
     """
-    return FlinkQuery(sql, (_table(BIDS, "auction, bidder, price, `dateTime`, extra"),))
+    return FlinkQuery(sql, (_timed(BIDS, "auction, bidder, price, `dateTime`, extra"),))
 
 
-def q8(site: Site) -> FlinkQuery:
+def q8() -> FlinkQuery:
     """Join two windows."""
 
     def once(source: Source, columns: str) -> str:
@@ -86,12 +82,12 @@ def q8(site: Site) -> FlinkQuery:
         FROM ({once(PERSONS, "id, name")}) AS p JOIN ({once(AUCTIONS, "seller")}) AS a
         ON p.id = a.seller AND p.window_start = a.window_start AND p.window_end = a.window_end
     """
-    return FlinkQuery(sql, (_table(PERSONS, "id, name, `dateTime`"), _table(AUCTIONS, "seller, `dateTime`")))
+    return FlinkQuery(sql, (_timed(PERSONS, "id, name, `dateTime`"), _timed(AUCTIONS, "seller, `dateTime`")))
 
 
-def q9(site: Site) -> FlinkQuery:
+def q9() -> FlinkQuery:
     """Rank the rows of a join, and keep the first."""
-    bids = _bids_in_time(site, "bidder", "price", "extra")
+    bids = _bids_in_time("bidder", "price", "extra")
     order = "price DESC, bid_dateTime, bid_extra"
     sql = f"""
         SELECT id, {_AUCTION}, bidder, price, bid_dateTime, bid_extra
@@ -101,19 +97,19 @@ def q9(site: Site) -> FlinkQuery:
     return FlinkQuery(sql, (auctions, _table(BIDS, "auction, bidder, price, `dateTime`, extra")), is_table=True)
 
 
-def q11(site: Site) -> FlinkQuery:
+def q11() -> FlinkQuery:
     """Count in sessions."""
     sessions = "SESSION(TABLE bids PARTITION BY bidder, DESCRIPTOR(`dateTime`), INTERVAL '10' SECOND)"
-    return FlinkQuery(_counted(sessions), (_table(BIDS, "bidder, `dateTime`"),))
+    return FlinkQuery(_counted(sessions), (_timed(BIDS, "bidder, `dateTime`"),))
 
 
-def q12(site: Site) -> FlinkQuery:
+def q12() -> FlinkQuery:
     """Count in windows, by the time of arrival."""
     arrivals = Table.of("bids", _schema(BIDS, "bidder, arrived"), _watermark("arrived", 1))
     return FlinkQuery(_counted("TUMBLE(TABLE bids, DESCRIPTOR(arrived), INTERVAL '10' SECOND)"), (arrivals,))
 
 
-def q16(site: Site) -> FlinkQuery:
+def q16() -> FlinkQuery:
     """Aggregate by day, distinct values too."""
     calls = ", ".join(
         f"COUNT({what}){prices} AS {level}_{name}"
@@ -128,7 +124,7 @@ def q16(site: Site) -> FlinkQuery:
     return FlinkQuery(sql, (_table(BIDS, "channel, bidder, auction, price, `dateTime`"),), is_table=True)
 
 
-def q17(site: Site) -> FlinkQuery:
+def q17() -> FlinkQuery:
     """Aggregate by day."""
     counts = ", ".join(f"COUNT(*){prices} AS {level}_bids" for level, prices in _LEVELS.items())
     sql = f"""
@@ -140,7 +136,7 @@ def q17(site: Site) -> FlinkQuery:
     return FlinkQuery(sql, (_table(BIDS, "auction, price, `dateTime`"),), is_table=True)
 
 
-def q18(site: Site) -> FlinkQuery:
+def q18() -> FlinkQuery:
     """Rank bids, and keep the first; of equal times, which are many, a deduplication by time would keep any."""
     ranked = (
         f"SELECT {_BID}, ROW_NUMBER() OVER (PARTITION BY bidder, auction ORDER BY `dateTime` DESC, extra DESC) AS place"
@@ -148,28 +144,31 @@ def q18(site: Site) -> FlinkQuery:
     return FlinkQuery(f"SELECT {_BID} FROM ({ranked} FROM bids) WHERE place = 1", (_table(BIDS, _BID),), is_table=True)
 
 
-def q19(site: Site) -> FlinkQuery:
+def q19() -> FlinkQuery:
     """Rank bids, and show the rank."""
     ranked = f"SELECT {_BID}, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY price DESC, `dateTime`, extra) AS `rank`"
     return FlinkQuery(f"SELECT * FROM ({ranked} FROM bids) WHERE `rank` <= 10", (_table(BIDS, _BID),), is_table=True)
 
 
-def q20(site: Site) -> FlinkQuery:
-    """Join within the bounds that the verbs have."""
-    begun = f"b.`dateTime` - {interval(site.oldest_auction)} AND b.`dateTime` + {interval(site.latest_auction)}"
+def q20() -> FlinkQuery:
+    """Join bids with their auctions."""
     sql = f"""
-        SELECT b.auction, b.bidder, b.price, b.channel, b.url, {_BID_TIME}, b.extra AS bid_extra,
+        SELECT b.auction, b.bidder, b.price, b.channel, b.url, b.`dateTime` AS bid_dateTime, b.extra AS bid_extra,
             {_of_auction(_AUCTION)}
-        FROM bids AS b JOIN auctions AS a ON b.auction = a.id AND a.`dateTime` BETWEEN {begun} WHERE a.category = 10
+        FROM bids AS b JOIN auctions AS a ON b.auction = a.id WHERE a.category = 10
     """
     return FlinkQuery(sql, (_table(AUCTIONS, f"id, {_AUCTION}"), _table(BIDS, _BID)))
 
 
-def _table(source: Source, columns: str) -> Table:
-    """Return the table of these columns, with the watermark of the suite if there is a time, and the key if any."""
-    time = [_watermark("`dateTime`", LATEST * 1_000)] if "`dateTime`" in columns else []
+def _table(source: Source, columns: str, *parts: str) -> Table:
+    """Return the table of these columns, with the key if it is the first of them."""
     key = ["PRIMARY KEY (id) NOT ENFORCED"] if columns.startswith("id,") else []
-    return Table.of(source.name, _schema(source, columns), *time, *key)
+    return Table.of(source.name, _schema(source, columns), *parts, *key)
+
+
+def _timed(source: Source, columns: str) -> Table:
+    """Return the same, with event time."""
+    return _table(source, columns, _watermark("`dateTime`", LATEST * 1_000))
 
 
 def _schema(source: Source, columns: str) -> str:
@@ -194,13 +193,12 @@ def _counted(windows: str) -> str:
     """
 
 
-def _bids_in_time(site: Site, *columns: str) -> str:
+def _bids_in_time(*columns: str) -> str:
     """Return the join of auctions with some columns of the bids that came while they were open."""
     of_bid = ", ".join(f"b.{name} AS bid_{name}" if name == "extra" else f"b.{name}" for name in columns)
     return f"""
-        SELECT a.*, {of_bid}, {_BID_TIME} FROM auctions AS a JOIN bids AS b ON a.id = b.auction
-        AND b.`dateTime` BETWEEN a.`dateTime` AND a.`dateTime` + {interval(site.longest_auction)}
-        AND b.`dateTime` <= a.expires
+        SELECT a.*, {of_bid}, b.`dateTime` AS bid_dateTime FROM auctions AS a JOIN bids AS b ON a.id = b.auction
+        WHERE b.`dateTime` BETWEEN a.`dateTime` AND a.expires
     """
 
 

@@ -48,7 +48,7 @@ class Query:
     """
 
     verbs: Callable[[Verbs, Events], Any]
-    flink: Callable[[Site], FlinkQuery]
+    flink: Callable[[], FlinkQuery]
     reads: tuple[Source, ...]
     peers: Mapping[str, tuple[OfSpark, str]] = field(default_factory=dict)
 
@@ -97,7 +97,7 @@ class NexmarkContest(Contest):
             query.reads,
             verbs={VERBS: partial(_by_verbs, query.verbs, site)},
             peers={name: Peer(partial(job, site), mode) for name, (job, mode) in query.peers.items()},
-            flink=partial(_in_flink, query.flink, site),
+            flink=partial(_in_flink, query.flink),
             write=partial(write_events, site),
             rows_of=emitted_rows,
             shows_costs=False,
@@ -176,8 +176,8 @@ def _by_verbs(
     return made
 
 
-def _in_flink(query: Callable[[Site], FlinkQuery], site: Site, scale: Scale) -> FlinkQuery:
-    return query(site)
+def _in_flink(query: Callable[[], FlinkQuery], scale: Scale) -> FlinkQuery:
+    return query()
 
 
 def _tumbling(times: str, seconds: int) -> Column:
