@@ -1,7 +1,7 @@
 """One contender of Flink: its jobs, their times, and their answers.
 
 Flink has no micro-batches. So it runs the first rows, and then those and the others; the difference is what the others
-take, and neither start nor end is in it.
+take, and neither start nor end is in it. Times and processor times are those while tasks take rows.
 """
 
 import tempfile
@@ -52,6 +52,16 @@ class Streamed:
     versions: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class _Job:
+    """The seconds of a job, those in which its tasks took its rows (None if unseen), and of the processor in these."""
+
+    seconds: float
+    running: float | None
+    processor: float
+    checkpoints: int
+
+
 class FlinkJobs:
     """Jobs on one input.
 
@@ -82,26 +92,25 @@ class FlinkJobs:
         Raises:
             MillpondError: a job failed, or had too few rows for a difference.
         """
-        first, spent_on_first = self._run(query, state_backend, skipped)
+        first = self._run(query, state_backend, skipped)
         if not counted:
             return None
-        both, spent_on_both = self._run(query, state_backend, skipped + counted)
-        ran = [job["running_seconds"] for job in (first, both)]
-        if None in ran or ran[0] >= ran[1]:
+        both = self._run(query, state_backend, skipped + counted)
+        if first.running is None or both.running is None or first.running >= both.running:
             raise ConfigurationError(
                 f"{skipped} and {skipped + counted} micro-batches of {self._rows:,} rows are over too soon to be told "
                 f"apart in Flink; give more {self._more}"
             )
-        seconds = (ran[1] - ran[0]) / counted
-        start_up = self._process.start_seconds + both["seconds"] - seconds * (skipped + counted)
-        processor = max(0.0, spent_on_both - spent_on_first)
-        return Streamed(seconds, processor, start_up, both["checkpoints"], self._process.versions)
+        seconds = (both.running - first.running) / counted
+        start_up = self._process.start_seconds + both.seconds - seconds * (skipped + counted)
+        processor = max(0.0, both.processor - first.processor)
+        return Streamed(seconds, processor, start_up, both.checkpoints, self._process.versions)
 
-    def _run(self, query: FlinkQuery, state_backend: str, batches: int) -> tuple[dict[str, Any], float]:
-        """Return the answer of a job, and the seconds of the processor that it took."""
-        before = self._process.processor_seconds()
-        answer = self._process.ask(self._job(query, state_backend, batches))
-        return answer, self._process.processor_seconds() - before
+    def _run(self, query: FlinkQuery, state_backend: str, batches: int) -> _Job:
+        answer, spent = self._process.watched(self._job(query, state_backend, batches))
+        began, ended = answer["running"] or (0.0, 0.0)
+        running = ended - began if ended else None
+        return _Job(answer["seconds"], running, spent.between(began, ended), answer["checkpoints"])
 
     def answer(self, query: FlinkQuery, state_backend: str, batches: int) -> pa.Table:
         """Return the rows that there are in the end, when all changes are done; times are milliseconds.

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from millpond.bench.runs.processor_time import ProcessorTime
+from millpond.bench.runs.processor_time import ProcessorTime, Spent, looked_at
 from millpond.errors import ConfigurationError, MillpondError
 
 PACKAGE: Final = "apache-flink==2.3.0"
@@ -37,7 +37,6 @@ class FlinkProcess:
 
     def __init__(self, process: "subprocess.Popen[str]", interpreter: Path, log: Path) -> None:
         self._process = process
-        self._time = ProcessorTime.of_family(process.pid)
         self._interpreter = interpreter
         self._log = log
         started = time.perf_counter()
@@ -47,9 +46,11 @@ class FlinkProcess:
             raise ConfigurationError(f"{error}\nIt needs Java and {PACKAGE}: {_how_to_make(interpreter)}") from None
         self.start_seconds = time.perf_counter() - started
 
-    def processor_seconds(self) -> float:
-        """Return the seconds of the processor that it has spent up to now, on all cores together."""
-        return self._time.look()
+    def watched(self, job: Mapping[str, Any]) -> tuple[dict[str, Any], Spent]:
+        """Run a job as ``ask`` does; gives the processor time of Flink's processes meanwhile, too."""
+        spent = Spent(ProcessorTime.of_family(self._process.pid))
+        with looked_at(spent):
+            return self.ask(job), spent
 
     def ask(self, job: Mapping[str, Any]) -> dict[str, Any]:
         """Run a job; ``runner`` says what comes back.

@@ -5,8 +5,8 @@ It answers each line of its input with a line of output; both are JSON objects. 
 - A job has ``settings`` by name; ``tables``, each made by a ``definition`` in SQL from a table ``source`` of the Arrow
   batches in ``file``, which has ``columns``; a ``query``; and perhaps a directory that gets all ``changes`` of the
   answer as Debezium's JSON. If there is none, they are thrown away.
-- The answer is the ``columns`` with their types, the ``seconds`` of the job, those in which it took its rows
-  (``running_seconds``, null if that was too short to be seen), and how many ``checkpoints`` it made.
+- The answer is the ``columns`` with their types, the ``seconds`` of the job, from when to when it took its rows
+  (``running``, in seconds since 1970; null if that was too short to be seen), and how many ``checkpoints`` it made.
 - If anything fails, the answer is an ``error``.
 """
 
@@ -79,7 +79,7 @@ def _run(job: dict[str, Any]) -> dict[str, Any]:
             [column.getName(), column.getDataType().getLogicalType().getTypeRoot().name()] for column in columns
         ],
         "seconds": seconds,
-        "running_seconds": watch.seconds,
+        "running": watch.running,
         "checkpoints": watch.checkpoints,
     }
 
@@ -134,16 +134,16 @@ class Watch:
         self._jobs = f"http://localhost:{port}/jobs"
         self._done = Event()
         self._thread = Thread(target=self._look, daemon=True)
-        self._running: float | None = None
+        self._began: float | None = None
         self._taken: tuple[float, int] | None = None
         self.checkpoints = 0
 
     @property
-    def seconds(self) -> float | None:
+    def running(self) -> tuple[float, float] | None:
         """From when all tasks ran until they had taken all rows; None if it was over before that was seen."""
-        if self._running is None or self._taken is None or self._taken[0] == self._running:
+        if self._began is None or self._taken is None or self._taken[0] == self._began:
             return None
-        return self._taken[0] - self._running
+        return self._began, self._taken[0]
 
     def __enter__(self) -> "Watch":
         self._thread.start()
@@ -163,11 +163,11 @@ class Watch:
 
     def _look_at(self, job: str) -> None:
         tasks = self._asked(f"/{job}")["vertices"]
-        if self._running is None and tasks and all(task["status"] in ("RUNNING", "FINISHED") for task in tasks):
-            self._running = time.time()
+        if self._began is None and tasks and all(task["status"] in ("RUNNING", "FINISHED") for task in tasks):
+            self._began = time.time()
         taken = sum(task["metrics"]["read-records"] for task in tasks)
-        if self._running is not None and (self._taken is None or taken > self._taken[1]):
-            self._taken = (time.time() if self._taken else self._running, taken)
+        if self._began is not None and (self._taken is None or taken > self._taken[1]):
+            self._taken = (time.time() if self._taken else self._began, taken)
         self.checkpoints = self._asked(f"/{job}/checkpoints")["counts"]["completed"]
 
     def _asked(self, what: str) -> Any:

@@ -5,11 +5,17 @@ with them. So each process is looked at on its own, and what it had spent when i
 """
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import Final, NamedTuple
 
 import numpy as np
+
+PAUSE_SECONDS: Final = 0.5
+"""The seconds from a look at processes to the next."""
 
 _PROCESSES: Final = Path("/proc")
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
@@ -71,6 +77,26 @@ class Spent:
         """Return the seconds spent from one moment to another, as if evenly between two looks."""
         before, after = np.interp([start, end], self._moments, self._seconds)
         return float(after - before)
+
+
+@contextmanager
+def looked_at(spent: Spent) -> Iterator[None]:
+    """Note down processor time every ``PAUSE_SECONDS`` while this lasts, at its beginning and at its end."""
+    over = Event()
+
+    def look() -> None:
+        while not over.wait(PAUSE_SECONDS):
+            spent.look(time.time())
+
+    spent.look(time.time())
+    thread = Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        spent.look(time.time())
 
 
 def _family(root: int) -> Iterator[Process]:

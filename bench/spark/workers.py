@@ -19,12 +19,9 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from millpond.bench.runs.processor_time import Process, ProcessorTime, Spent, all_processes
+from millpond.bench.runs.processor_time import PAUSE_SECONDS, Process, ProcessorTime, Spent, all_processes
 
 MARK: Final = "MILLPOND_BENCH_QUERY"
-PAUSE_SECONDS: Final = 0.5
-"""The seconds from a look at the processes to the next. The kernel keeps the peak of resident memory in between."""
-
 _PROCESSES: Final = Path("/proc")
 
 
@@ -77,6 +74,7 @@ class WorkerWatch:
         return self._most
 
     def _watch(self) -> None:
+        """Look again and again; between two looks, the kernel keeps the peak of resident memory."""
         while not self._stop.wait(PAUSE_SECONDS):
             self._look()
         self._look()

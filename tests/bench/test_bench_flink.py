@@ -28,6 +28,7 @@ from millpond.bench.flink.process import PACKAGE, FlinkProcess, flink_process
 from millpond.bench.flink.queries import FlinkQuery
 from millpond.bench.flink.runner import LOOK_SECONDS, Watch, said_by
 from millpond.bench.flink.settings import STATE_BACKENDS, settings_of
+from millpond.bench.runs.processor_time import Spent
 from millpond.bench.spark import growth, measure, tables
 from millpond.bench.spark.contest import Contest
 from millpond.bench.spark.document import document_of
@@ -44,7 +45,7 @@ IN_FLINK = [name for name, workload in WORKLOADS.items() if workload.in_flink]
 SCALE = Scale(1_234_567, 100)
 
 FAKE = """#!{python}
-import json, pathlib, sys
+import json, pathlib, sys, time
 from urllib.parse import urlparse
 import pyarrow as pa
 
@@ -58,7 +59,8 @@ for line in sys.stdin:
         answer = {{"error": "no such column"}}
     else:
         running = 7 + len(rows) / {per_second}
-        answer = {{"seconds": 3 + running, "running_seconds": running, "checkpoints": 5}}
+        began = time.time()
+        answer = {{"seconds": 3 + running, "running": [began, began + running], "checkpoints": 5}}
         answer["columns"] = [["key", "VARCHAR"], ["value", "BIGINT"]]
     if "changes" in job:
         seen, changes = {{}}, []
@@ -205,12 +207,11 @@ def test_the_time_of_a_micro_batch_is_what_more_rows_take_and_the_start_is_told_
 ) -> None:
     query, made = query_of("count"), jobs(process, tmp_path, 6)
     assert made.measure(query, "hashmap", 2, 0) is None
-    spent = iter([1.0, 3.0, 10.0, 17.0])
-    monkeypatch.setattr(FlinkProcess, "processor_seconds", lambda _: next(spent))
+    monkeypatch.setattr(Spent, "between", lambda _, began, ended: (ended - began) ** 2)
     ran = made.measure(query, "hashmap", 2, 4)
     assert ran is not None
     assert ran.seconds == pytest.approx(0.5)  # 50 rows, 100 a second
-    assert ran.processor == (17 - 10) - (3 - 1)
+    assert ran.processor == pytest.approx(10**2 - 8**2)
     assert ran.start_up == pytest.approx(10 + process.start_seconds)
     assert ran.checkpoints == 5
     assert ran.versions == {"flink": "2.3.0", "java": "17"}
@@ -295,7 +296,7 @@ def test_what_flink_says_of_a_failed_job_is_shown_and_the_next_job_runs(process:
     nothing: dict[str, Any] = {"tables": [], "settings": {}}
     with pytest.raises(MillpondError, match="says: no such column"):
         process.ask({**nothing, "query": "SELECT fail"})
-    assert process.ask({**nothing, "query": "SELECT 1"})["running_seconds"] == 7
+    assert process.ask({**nothing, "query": "SELECT 1"})["seconds"] == 10
 
 
 def test_a_process_that_dies_is_noticed_with_the_end_of_its_log(process: FlinkProcess) -> None:
@@ -410,15 +411,16 @@ def test_a_job_is_timed_from_when_all_tasks_run_until_they_take_no_more_rows() -
     with watched(
         [("INITIALIZING", 0)] * 3 + [("RUNNING", 10), ("RUNNING", 20), ("RUNNING", 20), ("RUNNING", 30)]
     ) as seen:
-        assert seen.seconds is not None
-        assert 3 * LOOK_SECONDS <= seen.seconds < 3 * LOOK_SECONDS + 0.3  # neither the start nor the wait at the end
+        assert seen.running is not None
+        began, ended = seen.running
+        assert 3 * LOOK_SECONDS <= ended - began < 3 * LOOK_SECONDS + 0.3  # neither the start nor the wait at the end
         assert seen.checkpoints == 8
 
 
 def test_a_job_that_nobody_saw_run_has_no_time() -> None:
     with watched([("INITIALIZING", 5)]) as never, watched([("FINISHED", 5)]) as late:
         for seen in (never, late):
-            assert seen.seconds is None
+            assert seen.running is None
 
 
 def test_an_error_has_its_causes_and_no_places_in_the_code_of_java() -> None:
