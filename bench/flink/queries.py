@@ -1,4 +1,4 @@
-"""What Flink is told to run: a query, and the tables that it reads.
+"""A query of Flink, and the tables that it reads.
 
 Rule of this module: it is text, and Flink's.
 """
