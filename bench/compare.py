@@ -6,10 +6,10 @@ larger one of the two files' ratios of the fastest to the slowest run. With fewe
 file nothing can be said.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
@@ -23,6 +23,7 @@ LEAST_RUNS = 3
 
 _OWN_PACKAGE = "millpond"
 _NOT_COMPARED = ("clock_ns", "repeat")
+_MACHINE = "machine"
 
 Pair = tuple[str, str]
 
@@ -36,7 +37,7 @@ class Verdict(StrEnum):
     TOO_FEW_RUNS = "too few runs"
 
 
-_STYLES = {
+STYLES: Final = {
     Verdict.FASTER: "green",
     Verdict.SLOWER: "bold red",
     Verdict.WITHIN_NOISE: "dim",
@@ -69,6 +70,10 @@ class Difference:
     what: str
     old: Any
     new: Any
+
+    def is_of_machine(self) -> bool:
+        """Return whether the machine differs, which contenders of the same file have shared."""
+        return self.what.startswith(f"{_MACHINE} ")
 
 
 @dataclass(frozen=True)
@@ -109,12 +114,13 @@ def compared(old: Document, new: Document) -> Comparison:
                 f"the old file has {what} {one}, the new one {what} {other}; only alike ones can be compared"
             )
     before, after = _by_pair(old), _by_pair(new)
+    both = {contender.label for contender in old.contenders} & {contender.label for contender in new.contenders}
     tried = {(failure.workload, failure.contender) for failure in new.failures}
     only_old = [pair for pair in before if pair not in after]
     return Comparison(
         benchmark=old.benchmark,
         unit=old.unit,
-        differences=list(_differences(old, new)),
+        differences=list(differences(old, new, both)),
         changes=[_change(before[pair], after[pair]) for pair in before if pair in after],
         only_old=only_old,
         only_new=[pair for pair in after if pair not in before],
@@ -132,6 +138,17 @@ def judged(old: Throughput, new: Throughput) -> Verdict:
     if new.high < old.low and 1 / ratio > spread:
         return Verdict.SLOWER
     return Verdict.WITHIN_NOISE
+
+
+def differences(old: Document, new: Document, labels: Collection[str]) -> Iterator[Difference]:
+    """Yield what differs between the circumstances of two files, and of the contenders called ``labels`` in them.
+
+    Millpond's own version is left out: its changes are what a comparison is about.
+    """
+    before, after = _circumstances(old, labels), _circumstances(new, labels)
+    for what in dict.fromkeys([*before, *after]):
+        if before.get(what) != after.get(what):
+            yield Difference(what, before.get(what), after.get(what))
 
 
 def print_comparison(console: Console, comparison: Comparison, *, everything: bool = False) -> None:
@@ -174,20 +191,11 @@ def _spread(*throughputs: Throughput) -> float:
     return max(one.high / one.low for one in throughputs)
 
 
-def _differences(old: Document, new: Document) -> Iterator[Difference]:
-    """Yield the differences, apart from Millpond's own version, whose changes a comparison is about."""
-    both = {contender.label for contender in old.contenders} & {contender.label for contender in new.contenders}
-    before, after = _circumstances(old, both), _circumstances(new, both)
-    for what in dict.fromkeys([*before, *after]):
-        if before.get(what) != after.get(what):
-            yield Difference(what, before.get(what), after.get(what))
-
-
-def _circumstances(results: Document, labels: set[str]) -> dict[str, Any]:
+def _circumstances(results: Document, labels: Collection[str]) -> dict[str, Any]:
     machine = {name: value for name, value in results.machine.items() if name != "packages"}
     packages = {name: value for name, value in results.machine["packages"].items() if name != _OWN_PACKAGE}
     settings = {name: value for name, value in results.settings.items() if name not in _NOT_COMPARED}
-    found = _named("machine", machine) | _named("package", packages) | _named("setting", settings)
+    found = _named(_MACHINE, machine) | _named("package", packages) | _named("setting", settings)
     for one in (contender for contender in results.contenders if contender.label in labels):
         version = {} if one.distribution == _OWN_PACKAGE else {"version": one.version}
         promises = {"durability": one.durability, "cache": one.cache, **version}
@@ -212,7 +220,7 @@ def _table(changes: Sequence[Change], unit: str) -> Table:
             f"{change.ratio:.2f}x",
             f"{change.spread:.2f}x",
             f"{_latency(change.old_p99_us)} -> {_latency(change.new_p99_us)}",
-            Text(change.verdict, _STYLES[change.verdict]),
+            Text(change.verdict, STYLES[change.verdict]),
         )
     return table
 

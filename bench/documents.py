@@ -7,6 +7,7 @@ is refused with its place; other names are left alone, since a benchmark may hav
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,20 @@ BENCHMARKS: Final = ("engines", "stores", "processors", "spark", "nexmark")
 SCHEMA: Final = 2
 UNITS: Final = ("operations", "rows", "records")
 """The things that a throughput may count."""
+
+_BRIEF = ("benchmark", "schema", "date", "command", "machine", "unit", "settings", "contenders", "results", "failures")
+_BRIEF_RESULT = (
+    "contender",
+    "workload",
+    "operations",
+    "throughput",
+    "latency_us",
+    "cpu_s",
+    "peak_rss_bytes",
+    "disk_bytes",
+)
+_BRIEF_QUERY = ("ratios", "ratios_of", "checked_rows")
+_DIGITS = 6
 
 PERCENTILES = {"p50": "p50", "p90": "p90", "p99": "p99", "p99_9": "p99.9", "max": "max"}
 """The names of percentiles in the file, and for a reader."""
@@ -77,20 +92,44 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class Query:
+    """What a document says of a workload on Spark beside the results.
+
+    Attributes:
+        own: the contender whose time is 1 in ``ratios``.
+        ratios: by peer, how many times as much time as ``own`` it takes.
+        checked_rows: by contender, how many rows of its answer were compared with the right one.
+    """
+
+    own: str
+    ratios: Mapping[str, float]
+    checked_rows: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class Document:
     """The whole file.
 
+    ``date`` is the day when it was measured, as YYYY-MM-DD, which files of Millpond 0.2.0 and before do not say.
     ``machine`` is what ``millpond.bench.report.machine`` says, and ``unit`` what throughputs count, in the plural.
+    ``queries`` has entries by workload if it ran on Spark.
     """
 
     benchmark: str
     unit: str
     command: str
+    date: str | None
     machine: Mapping[str, Any]
     settings: Mapping[str, Any]
     contenders: tuple[Contender, ...]
     results: tuple[Result, ...]
     failures: tuple[Failure, ...]
+    queries: Mapping[str, Query]
+
+    @property
+    def version(self) -> str:
+        """The version of Millpond; none if it was not installed as a package."""
+        return str(self.machine["packages"].get("millpond", ""))
 
     def workloads(self) -> list[str]:
         """Return the names of the workloads, in the order in which they were measured."""
@@ -147,12 +186,76 @@ def parsed_document(content: object, origin: str = "the document") -> Document:
         benchmark=benchmark,
         unit=_unit(whole),
         command=whole.text("command"),
+        date=_date(whole),
         machine=_machine(whole.part("machine")),
         settings=whole.part("settings").values,
         contenders=contenders,
         results=results,
         failures=tuple(_failure(part) for part in whole.parts("failures")),
+        queries=_queries(whole),
     )
+
+
+def in_brief(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document, as JSON has it, without what takes much room and is not compared with that of another day.
+
+    It is a document as before, with numbers of six digits.
+    """
+    queries = {
+        workload: {name: query[name] for name in _BRIEF_QUERY if name in query}
+        for workload, query in content.get("queries", {}).items()
+    }
+    results = [{name: one[name] for name in _BRIEF_RESULT if one.get(name) is not None} for one in content["results"]]
+    brief = {name: content[name] for name in _BRIEF if name in content} | {"results": results}
+    more = {"backend": content["backend"], "queries": queries} if queries else {}
+    return {name: _rounded(value) for name, value in (brief | more).items()}
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.{_DIGITS}g}")
+    if isinstance(value, Mapping):
+        return {name: _rounded(part) for name, part in value.items()}
+    return [_rounded(part) for part in value] if isinstance(value, list) else value
+
+
+def _date(whole: Part) -> str | None:
+    found = whole.text_if_any("date")
+    if found is not None and not is_date(found):
+        raise whole.wrong("date", f"is {found!r}, and not a day such as 2026-11-30")
+    return found
+
+
+def is_date(text: str) -> bool:
+    """Return whether it is a day as a document has it.
+
+    >>> is_date("2026-11-30"), is_date("2026-11-31"), is_date("20261130")
+    (True, False, False)
+    """
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+def _queries(whole: Part) -> Mapping[str, Query]:
+    """Return what a document has on each query; older ones leave out whose ratios these are if it is the backend."""
+    queries = whole.part_if_any("queries")
+    if queries is None:
+        return {}
+    parts = {workload: queries.part(workload) for workload in queries.values}
+    return {
+        workload: Query(
+            own=part.text_if_any("ratios_of") or whole.text("backend"),
+            ratios=_numbers(part.part_if_any("ratios")),
+            checked_rows=_numbers(part.part_if_any("checked_rows")),
+        )
+        for workload, part in parts.items()
+    }
+
+
+def _numbers(part: Part | None) -> Mapping[str, float]:
+    return {} if part is None else {name: part.number(name) for name in part.values}
 
 
 def _benchmark(whole: Part) -> str:

@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
@@ -34,9 +35,9 @@ def machine() -> dict[str, Any]:
 
 
 def document(benchmark: str, results: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``results`` with this process's command, the machine and the versions beside them, and no secrets."""
-    command = shlex.join(masked(["millpond", *sys.argv[1:]]))
-    return {"benchmark": benchmark, "command": command, "machine": machine(), **masked(results)}
+    """Return ``results`` with this process's command, the day, the machine and versions beside them, and no secrets."""
+    command, today = shlex.join(masked(["millpond", *sys.argv[1:]])), datetime.now(UTC).date().isoformat()
+    return {"benchmark": benchmark, "command": command, "date": today, "machine": machine(), **masked(results)}
 
 
 def as_json(found: Mapping[str, Any]) -> str:

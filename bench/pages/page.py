@@ -11,17 +11,23 @@ from typing import Any
 from millpond.bench.documents import Document, parsed_document
 from millpond.bench.numbers import counted, shown, size
 from millpond.bench.pages import tables, words
-from millpond.bench.pages.charts import Chart, charts
+from millpond.bench.pages.charts import charts
 from millpond.bench.pages.drawing import drawn, require_drawing
 from millpond.bench.pages.frame import machine_line, whole_page, write_html
+from millpond.bench.pages.marks import Chart
+from millpond.bench.pages.queries import own_of, query_charts
 from millpond.bench.pages.tables import Html, tag
+from millpond.bench.ratios import ratios
 
 _KEY = (
-    "Each contender has one color and one shape, that before its name. In the plots of latency, lines of backends of "
-    "Millpond are solid, those of an engine without Millpond dashed, those of peers dotted. Thin lines on bars are the "
-    "range of the runs. Where a strip over time is empty, the contender stood still. A pointer that rests on a mark "
-    "shows its figures."
+    "Each contender has one color and one shape, that before its name. Thin lines on bars are the range of the runs. A "
+    "pointer that rests on a mark shows its figures."
 )
+_KEY_OF_LATENCY = (
+    "In the plots of latency, lines of backends of Millpond are solid, those of an engine without Millpond dashed, "
+    "those of peers dotted."
+)
+_KEY_OF_TIME = "Where a strip over time is empty, the contender stood still."
 
 
 def write_page(content: object, path: Path, origin: str = "the document") -> None:
@@ -49,6 +55,7 @@ def results_page(results: Document) -> str:
     parts = [
         _overview(results, places),
         _failures(results),
+        _side_by_side(results),
         *(_workload(results, workload, place) for workload, place in places.items()),
         _all_figures(results),
         _how(results),
@@ -62,7 +69,8 @@ def _header(results: Document) -> Html:
         "header",
         tag("h1", words.TITLES[results.benchmark]),
         tag("p", _summary(results), class_="lead"),
-        tag("p", machine_line(results.machine), class_="dim"),
+        tag("p", _measured(results), class_="dim"),
+        *(tag("p", line) for line in words.ABOUT.get(results.benchmark, ())),
         tag("pre", tag("code", results.command)),
         tag(
             "details",
@@ -71,6 +79,11 @@ def _header(results: Document) -> Html:
             open="",
         ),
     )
+
+
+def _measured(results: Document) -> str:
+    day = "" if results.date is None else f"Measured on {results.date}. "
+    return f"{day}{machine_line(results.machine)}"
 
 
 def _summary(results: Document) -> str:
@@ -83,6 +96,9 @@ def _summary(results: Document) -> str:
         parts.append(f"{size(settings['data_bytes'])} of data{_cache(settings)}")
     if {"rows", "keys"} <= settings.keys():
         parts.append(f"{_count(settings['rows'])} rows of {_count(settings['keys'])} keys in a micro-batch")
+    if {"rows", "batches", "rate"} <= settings.keys():
+        events = settings["rows"] * settings["batches"]
+        parts.append(f"{_count(events)} events in {_count(settings['batches'])} micro-batches")
     if isinstance(settings.get("repeat"), int):
         parts.append(f"{counted(settings['repeat'], words.turn(results.benchmark))} of each")
     return "; ".join(parts) + "."
@@ -102,8 +118,13 @@ def _count(value: Any) -> str:
 def _overview(results: Document, places: Mapping[str, str]) -> Html:
     if not places:
         return tag("section", tag("h2", "Overview"), tag("p", "Nothing was measured."))
-    key = [tag("p", _KEY, class_="dim")] if results.results else []
-    return tag("section", tag("h2", "Overview"), tables.overview(results, places), *key, id="overview")
+    said = {
+        _KEY: bool(results.results),
+        _KEY_OF_LATENCY: any(result.latency for result in results.results),
+        _KEY_OF_TIME: any(result.over_time for result in results.results),
+    }
+    key = tag("p", " ".join(text for text, is_said in said.items() if is_said), class_="dim")
+    return tag("section", tag("h2", "Overview"), tables.overview(results, places), key, id="overview")
 
 
 def _failures(results: Document) -> Html | None:
@@ -112,12 +133,36 @@ def _failures(results: Document) -> Html | None:
     return tag("section", tag("h2", "Without a result"), tables.failures(results.failures), id="failures")
 
 
+def _side_by_side(results: Document) -> Html | None:
+    """Return the plots and the table over all queries, of what has run on Spark."""
+    if not results.queries or not results.results:
+        return None
+    found = ratios(results)
+    drawn = query_charts(results, found) if len(results.workloads()) > 1 else []
+    plots = [_figure(chart, "all queries", f"all-{chart.name}") for chart in drawn]
+    about = (
+        f"A ratio is a peer's time, or its cores x time, over that of {own_of(results)}: above 1, the peer takes more."
+    )
+    if any(len({one.operations for one in results.of(workload).values()}) > 1 for workload in results.workloads()):
+        about += " Who takes very long got fewer rows, as the table says, so that its state is that of fewer rows."
+    return tag(
+        "section",
+        tag("h2", "Side by side"),
+        tag("p", about, class_="dim"),
+        tag("div", *plots, class_="plots"),
+        tables.side_by_side(results, found),
+        id="beside",
+    )
+
+
 def _workload(results: Document, workload: str, place: str) -> Html:
     found = results.of(workload)
     drawn = charts(results.contenders, list(found.values()), results.unit)
     plots = [_figure(chart, workload, f"{place}-{chart.name}") for chart in drawn]
     inside = tag("div", *plots, class_="plots") if found else tag("p", "No contender has a result.")
-    return tag("section", tag("h2", workload), inside, id=place)
+    asked = words.asked(results.benchmark, workload)
+    heading = f"{workload}: {asked}" if asked else workload
+    return tag("section", tag("h2", heading), inside, id=place)
 
 
 def _figure(chart: Chart, workload: str, name: str) -> Html:

@@ -10,6 +10,8 @@ from typing import Any
 
 from millpond.bench.documents import PERCENTILES, Document, Failure, Result
 from millpond.bench.numbers import shown, size
+from millpond.bench.pages.queries import MILLION, cost_ratios, processor_seconds
+from millpond.bench.ratios import Ratio
 
 _NONE = "-"
 _BAR = 76  # pixels, for as long as the narrowest column of page.css is wide
@@ -89,6 +91,48 @@ def _percentile(name: str, result: Result) -> str:
 
 def _if_any(value: float | None, show: Callable[[float], str]) -> str:
     return _NONE if value is None else show(value)
+
+
+def side_by_side(results: Document, beside: Sequence[Ratio]) -> Html:
+    """Return a row for each query and contender: what a million rows take, and the ratios to the query's own one."""
+    found = {(one.workload, one.contender): one for one in results.results}
+    times = {(one.workload, one.peer): one.times.median for one in beside}
+    costs = cost_ratios(beside, found)
+    rows = []
+    for result in _in_order(results):
+        query, seconds = results.queries.get(result.workload), MILLION / result.throughput.median
+        checked = None if query is None else query.checked_rows.get(result.contender)
+        spent, key = processor_seconds(result), (result.workload, result.contender)
+        texts = (
+            f"{result.operations:,}",
+            shown(result.throughput.median),
+            f"{shown(result.throughput.low)} to {shown(result.throughput.high)}",
+            shown(seconds),
+            _if_any(None if spent is None else spent / seconds, shown),
+            _if_any(spent, shown),
+            _if_any(times.get(key), shown),
+            _if_any(costs.get(key), shown),
+            _if_any(result.latency.get("p99"), shown),
+            _if_any(None if result.disk_bytes is None else result.disk_bytes / 2**20, shown),
+            _if_any(checked, lambda count: f"{count:,.0f}"),
+        )
+        rows.append((_heads_of(result), texts))
+    heads = (
+        results.unit,
+        f"{results.unit} per second",
+        "least to most",
+        f"time, s a million {results.unit}",
+        "cores",
+        f"cores x time, s a million {results.unit}",
+        "time ratio",
+        "cores x time ratio",
+        "p99, µs",
+        "state, MiB",
+        "rows checked",
+    )
+    kept = [place for place in range(len(heads)) if any(texts[place] != _NONE for _, texts in rows)]
+    cells = [[*names, *numbers(texts[place] for place in kept)] for names, texts in rows]
+    return table("Every query and contender", ["query", "contender", *(heads[place] for place in kept)], cells)
 
 
 def by_operation(results: Document) -> Html | None:

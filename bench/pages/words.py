@@ -14,6 +14,35 @@ TITLES: Final = {
     "nexmark": "The queries of Nexmark on Spark side by side",
 }
 
+ABOUT: Final = {
+    "nexmark": (
+        "Nexmark is the suite by which stream processors are compared: an auction site with persons, auctions and "
+        "bids (github.com/nexmark/nexmark). Each query is asked of the same files of events. A row is an event of any "
+        "kind, whether the query reads it or not.",
+        "All answers are right: each contender first answered each query in a run of its own, and as many rows as "
+        "the table says were compared with what DuckDB answers from all events. Who answers wrongly has no figures.",
+    ),
+}
+"""What a reader has to know before the figures of a benchmark."""
+
+_ASKED = {
+    "nexmark": {
+        "q3": "who sells in three states in a category",
+        "q4": "the average of the winning bids of a category",
+        "q5": "the auctions with the most bids of 10 seconds, every 2 seconds",
+        "q7": "the bids with the highest price of 10 seconds",
+        "q8": "who has come and opened an auction in the same 10 seconds",
+        "q9": "the winning bid of each auction",
+        "q11": "bids of a user in a session",
+        "q12": "bids of a user that arrive in 10 seconds",
+        "q16": "bids, bidders and auctions of a channel on a day, by level of the price",
+        "q17": "bids and prices of an auction on a day",
+        "q18": "the last bid of each bidder for each auction",
+        "q19": "the ten highest bids of an auction",
+        "q20": "bids, each with its auction, of a category",
+    },
+}
+
 _OF_ALL = {
     "Your machine, and tomorrow.": "Ratios mean more than rates. Between two runs of the same command on a shared "
     "machine lies a tenth or two; the slowest and the fastest run say how much to believe.",
@@ -71,6 +100,11 @@ _OWN = {
 def turn(benchmark: str) -> str:
     """Return the name of what is repeated for each contender."""
     return "round" if benchmark in ("spark", "nexmark") else "run"
+
+
+def asked(benchmark: str, workload: str) -> str | None:
+    """Return what a query asks, if its name does not say it."""
+    return _ASKED.get(benchmark, {}).get(workload)
 
 
 def limits(benchmark: str) -> Mapping[str, str]:

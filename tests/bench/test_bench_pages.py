@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from millpond.bench.documents import BENCHMARKS, parsed_document
 from millpond.bench.numbers import shown
-from millpond.bench.pages import charts, words
+from millpond.bench.pages import charts, marks, words
 from millpond.bench.pages.page import results_page, write_page
 from millpond.cli import app
 from millpond.errors import ConfigurationError
@@ -122,7 +122,7 @@ def test_there_are_a_light_and_a_dark_look_and_every_color_is_one_of_theirs(text
     light, dark = re.findall(r":root \{([^}]*)\}", text)[:2]
     names = set(re.findall(r"(--[a-z0-9-]+):", light))
     assert "@media (prefers-color-scheme: dark) {\n  :root {" in text
-    assert set(re.findall(r"(--[a-z0-9-]+):", dark)) == names >= {f"--s{place}" for place in range(charts.COLORS)}
+    assert set(re.findall(r"(--[a-z0-9-]+):", dark)) == names >= {f"--s{place}" for place in range(marks.COLORS)}
     assert set(re.findall(r"var\((--[a-z0-9-]+)\)", text)) <= names
     drawings = "".join(re.findall(r"<svg.*?</svg>", text, re.DOTALL))
     assert set(re.findall(r' (?:fill|stroke)="([^"]*)"', drawings)) - {"none"} == set(
@@ -224,7 +224,7 @@ def test_contenders_as_slow_as_each_other_are_beside_each_other_at_every_percent
 def test_colors_are_told_apart_with_any_color_vision(text: str, look: str, sight: str) -> None:
     block = re.findall(r":root \{([^}]*)\}", text)[("light", "dark").index(look)]
     colors = {name: _seen(color, sight) for name, color in re.findall(r"--(s\d): #([0-9a-f]{6})", block)}
-    assert len(colors) == charts.COLORS
+    assert len(colors) == marks.COLORS
     near = {(one, other): math.dist(colors[one], colors[other]) for one, other in combinations(colors, 2)}
     assert {pair: distance for pair, distance in near.items() if distance < _LEAST_DISTANCE} == {}
 

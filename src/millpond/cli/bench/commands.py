@@ -71,6 +71,7 @@ app.command(
     ),
 )(bench_nexmark)
 app.add_typer(results.app)
+app.add_typer(history.app, name="history")
 
 
 @app.command(

@@ -1,0 +1,235 @@
+"""The history of a benchmark: the same measurement of several days, in a file that grows, and how its figures moved.
+
+Rule of this module: a line of the file is a document in brief, as ``documents`` reads it; and what counts as a change
+is the rule of ``compare``, between a figure and the same one of the measurement before. Nothing is said where the two
+were not measured alike. Of ratios, the machine may differ: both sides of a ratio have shared it.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from millpond.bench.compare import STYLES, Difference, Verdict, differences, judged
+from millpond.bench.documents import Document, Throughput, in_brief, is_date, parsed_document, read_json
+from millpond.bench.numbers import counted, shown
+from millpond.bench.ratios import ratios
+from millpond.bench.report import write_text
+from millpond.errors import ConfigurationError
+
+SUFFIX: Final = ".jsonl"
+MOVED: Final = (Verdict.FASTER, Verdict.SLOWER)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A measurement: a document in brief as JSON has it, the same parsed, and its day."""
+
+    content: Mapping[str, Any]
+    document: Document
+    date: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """A figure in one measurement.
+
+    Attributes:
+        place: the number of the measurement in the history, from 0 on.
+        found: the throughput per second, or the ratio to the peer.
+        differences: what was not alike in the measurement before that has the figure.
+        verdict: that on the change since then; None for the first, and for what was not measured alike.
+    """
+
+    place: int
+    found: Throughput
+    differences: tuple[Difference, ...]
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True)
+class Figure:
+    """The throughput of a contender with a workload, or its ratio to that of ``peer``, in all measurements it is in."""
+
+    workload: str
+    contender: str
+    peer: str | None
+    steps: tuple[Step, ...]
+
+    @property
+    def name(self) -> str:
+        """The name within the workload: the contender, and behind a slash the peer of a ratio."""
+        return self.contender if self.peer is None else f"{self.contender} / {self.peer}"
+
+    def moves(self) -> Iterator[tuple[Step, Step]]:
+        """Yield each change beyond the noise: the figure before and after it."""
+        return ((before, after) for before, after in pairwise(self.steps) if after.verdict in MOVED)
+
+
+@dataclass(frozen=True)
+class History:
+    """The measurements of a benchmark, in the order of their days."""
+
+    name: str
+    entries: tuple[Entry, ...]
+
+    def with_entry(self, entry: Entry) -> "History":
+        """Return the history with another measurement; the same one if it has its figures already.
+
+        Raises:
+            ConfigurationError: the measurement is of another benchmark, or counts other things.
+        """
+        if any(_same(entry, other) for other in self.entries):
+            return self
+        for what in ("benchmark", "unit"):
+            new = getattr(entry.document, what)
+            old = next((getattr(other.document, what) for other in self.entries), new)
+            if old != new:
+                raise ConfigurationError(
+                    f"the history of {self.name} has the {what} {old}, and the new measurement the {what} {new}; give "
+                    "the file of the measurement another name, and it gets a history of its own"
+                )
+        return replace(self, entries=tuple(sorted([*self.entries, entry], key=lambda one: one.date)))
+
+    def day(self, place: int) -> str:
+        """Return the day of a measurement, with its number on that day if there are several."""
+        days = [entry.date for entry in self.entries]
+        several = days.count(days[place]) > 1
+        return f"{days[place]} ({days[: place + 1].count(days[place])})" if several else days[place]
+
+    def before(self, entry: Entry) -> Entry | None:
+        """Return the measurement before one of the history, if there is one."""
+        place = self.entries.index(entry)
+        return self.entries[place - 1] if place else None
+
+    def figures(self) -> list[Figure]:
+        """Return all figures, with ratios behind throughputs, each in the order in which they first appear."""
+        throughputs: dict[tuple[str, str, str | None], list[tuple[int, Throughput]]] = {}
+        beside: dict[tuple[str, str, str | None], list[tuple[int, Throughput]]] = {}
+        for place, entry in enumerate(self.entries):
+            for one in entry.document.results:
+                throughputs.setdefault((one.workload, one.contender, None), []).append((place, one.throughput))
+            for ratio in ratios(entry.document):
+                beside.setdefault((ratio.workload, ratio.own, ratio.peer), []).append((place, ratio.times))
+        return [Figure(*key, tuple(self._steps(key, found))) for key, found in (throughputs | beside).items()]
+
+    def _steps(self, key: tuple[str, str, str | None], found: list[tuple[int, Throughput]]) -> Iterator[Step]:
+        _, contender, peer = key
+        yield Step(*found[0], (), None)
+        for (before, old), (place, new) in pairwise(found):
+            documents = (self.entries[before].document, self.entries[place].document)
+            differing = differences(*documents, {contender} if peer is None else {contender, peer})
+            unlike = tuple(one for one in differing if peer is None or not one.is_of_machine())
+            yield Step(place, new, unlike, None if unlike else judged(old, new))
+
+
+def read_history(path: Path) -> History:
+    """Return the history in a file.
+
+    Raises:
+        ConfigurationError: there is no such file, or it holds something else.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    entries = [_entry(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
+    return History(path.stem, tuple(sorted(entries, key=lambda one: one.date)))
+
+
+def history_file(results: Path, folder: Path) -> Path:
+    """Return where the history of a file of results is: under its name in ``folder``."""
+    return folder / f"{results.stem}{SUFFIX}"
+
+
+def entry_of(results: Path, day: str | None) -> Entry:
+    """Return the measurement in a file of results.
+
+    Args:
+        results: the file that ``--json`` of a benchmark has written.
+        day: when it was measured, if the file does not say it.
+
+    Raises:
+        ConfigurationError: it is no such file, or the day is missing, there twice, or none.
+    """
+    content = read_json(results)
+    found = parsed_document(content, str(results))
+    if day is not None and not is_date(day):
+        raise ConfigurationError(f"--date is {day!r}, and not a day such as 2026-11-30")
+    if found.date is not None and day is not None:
+        raise ConfigurationError(f"{results} says itself that it was measured on {found.date}; leave out --date")
+    if found.date is None and day is None:
+        raise ConfigurationError(
+            f"{results} does not say when it was measured, as files of Millpond 0.2.0 and before; say it: "
+            f"millpond bench history add {results} --date YYYY-MM-DD"
+        )
+    assert isinstance(content, Mapping)
+    brief = in_brief({"benchmark": found.benchmark, "schema": content["schema"], "date": day, **content})
+    return Entry(brief, parsed_document(brief, str(results)), brief["date"])
+
+
+def write_history(history: History, path: Path) -> None:
+    """Write a history, a line for each measurement."""
+    lines = (json.dumps(entry.content, ensure_ascii=False, separators=(",", ":")) for entry in history.entries)
+    write_text(path, "".join(f"{line}\n" for line in lines))
+
+
+def moved(figures: Iterable[Figure]) -> list[tuple[Figure, Step, Step]]:
+    """Return all changes beyond the noise, the newest first."""
+    found = [(figure, before, after) for figure in figures for before, after in figure.moves()]
+    return sorted(found, key=lambda one: -one[2].place)
+
+
+def print_moved(console: Console, history: History) -> None:
+    """Print the measurements of a history, and each change beyond the noise."""
+    days = ", ".join(map(history.day, range(len(history.entries))))
+    console.print(f"{history.name}, {counted(len(history.entries), 'measurement')}: {days}", markup=False)
+    if len(history.entries) < 2:
+        return
+    figures = history.figures()
+    found = moved(figures)
+    if found:
+        console.print(_table(history, found))
+    steps = [step for figure in figures for step in figure.steps[1:]]
+    counts = {verdict: sum(step.verdict is verdict for step in steps) for verdict in Verdict}
+    unlike = sum(step.verdict is None for step in steps)
+    console.print(", ".join([*(f"{count} {verdict}" for verdict, count in counts.items()), f"{unlike} not alike"]))
+
+
+def _table(history: History, found: Sequence[tuple[Figure, Step, Step]]) -> Table:
+    table = Table()
+    for name in ("workload", "figure", "from", "to", "before", "after", "after/before", ""):
+        table.add_column(name, justify="right" if name in ("before", "after", "after/before") else "left")
+    for figure, before, after in found:
+        table.add_row(
+            Text(figure.workload),
+            Text(figure.name),
+            *(history.day(step.place) for step in (before, after)),
+            *(shown(step.found.median) for step in (before, after)),
+            f"{after.found.median / before.found.median:.2f}x",
+            Text(str(after.verdict), STYLES[after.verdict] if after.verdict else ""),
+        )
+    return table
+
+
+def _entry(line: str, origin: str) -> Entry:
+    try:
+        content = json.loads(line)
+    except ValueError as error:
+        raise ConfigurationError(f"{origin} is not JSON ({error}); give a file of 'bench history add'") from error
+    document = parsed_document(content, origin)
+    if document.date is None:
+        raise ConfigurationError(f"{origin} has no date, so no 'millpond bench history add' has written it")
+    return Entry(content, document, document.date)
+
+
+def _same(one: Entry, other: Entry) -> bool:
+    """Return whether two entries have the same figures, whatever day was said of them."""
+    contents = [{name: part for name, part in entry.content.items() if name != "date"} for entry in (one, other)]
+    return contents[0] == contents[1]
