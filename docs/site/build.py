@@ -25,6 +25,7 @@ _HERE = Path(__file__).parent
 _SNAPSHOT = pages.ROOT / "tests" / "packaging" / "public_names.txt"
 _RESULTS = pages.ROOT / "bench" / "results"
 _OVERVIEW = f"bench/results/{results.OVERVIEW}"
+_MOVED = f"bench/results/{plots.MOVED}"
 
 
 def main(arguments: list[str]) -> int:
@@ -66,7 +67,7 @@ def configuration() -> str:
     modules = reference.public_names(_SNAPSHOT)
     references = [reference.INDEX, *({name: f"{reference.FOLDER}/{name}.md"} for name in modules)]
     runs = [{path.stem: pages.page_path(_path(path))} for path in _runs()]
-    figures = [pages.FIGURES, {"All runs": [_OVERVIEW, *runs]}]
+    figures = [pages.FIGURES, _MOVED, {"All runs": [_OVERVIEW, *runs]}]
     navigation: list[dict[str, Any]] = [*pages.navigation(), {"Reference": references}, {"Figures": figures}]
     text = (_HERE / "site.yml").read_text().replace("$ROOT", str(pages.ROOT))
     return f"{text}\nnav: {json.dumps(navigation)}\n"
@@ -82,6 +83,8 @@ def _contents() -> dict[str, str | Path]:
         if name is not None:
             found[_path(path.with_name(name))] = plots.plots_page(path)
     found[_OVERVIEW] = results.overview_page(_runs())
+    found[_MOVED] = plots.moved_page(_histories())
+    found[f"bench/results/{plots.MOVED_PLOTS}"] = plots.moved_plots(_histories())
     return found | reference.pages(reference.public_names(_SNAPSHOT))
 
 
@@ -97,6 +100,10 @@ def _content_of(path: str) -> str | Path:
 
 def _runs() -> list[Path]:
     return sorted(_RESULTS.glob("*.json"))
+
+
+def _histories() -> list[Path]:
+    return sorted((_RESULTS / "history").glob("*.jsonl"))
 
 
 def _path(path: Path) -> str:

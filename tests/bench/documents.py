@@ -73,3 +73,9 @@ def document(
         "results": list(results),
         "failures": list(failures),
     }
+
+
+def queries(document: dict[str, Any], ratios: dict[str, dict[str, float]], own: str = "verbs") -> dict[str, Any]:
+    """Return the document as one that ran on Spark, with the ratios of each workload by peer."""
+    measured = {name: {"ratios": beside, "ratios_of": own, "batch_seconds": {}} for name, beside in ratios.items()}
+    return {**document, "benchmark": "nexmark", "unit": "rows", "backend": "lmdb", "queries": measured}

@@ -176,6 +176,8 @@ def changed(change: Callable[[dict[str, Any]], object]) -> str:
         (changed(lambda whole: whole.update(schema=1)), "has schema 1, .* measure again: millpond bench engines"),
         (changed(lambda whole: whole.update(schema=3)), "has schema 3, and this release reads 2; update Millpond"),
         (changed(lambda whole: whole.update(unit="lines")), "unit is 'lines', and not operations, rows or records"),
+        (changed(lambda whole: whole.update(date="30 November")), "date is '30 November', and not a day such as"),
+        (changed(lambda whole: whole.update(queries={"q5": {"ratios": []}})), "backend is missing"),
         (changed(lambda whole: whole.pop("results")), "results is missing"),
         (changed(lambda whole: whole["machine"].pop("packages")), "machine.packages is missing"),
         (changed(lambda whole: whole["results"][1].update(cpu_s="1")), r"results\[1\].cpu_s is not a number"),

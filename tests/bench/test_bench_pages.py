@@ -19,7 +19,7 @@ from millpond.bench.pages import charts, marks, words
 from millpond.bench.pages.page import results_page, write_page
 from millpond.cli import app
 from millpond.errors import ConfigurationError
-from tests.bench.documents import SETTINGS, bare_result, contender, document, result
+from tests.bench.documents import SETTINGS, bare_result, contender, document, queries, result
 
 LABELS = {
     "lmdb (Millpond)": "backend",
@@ -313,6 +313,38 @@ def test_every_benchmark_has_a_page_with_its_title_its_limits_and_its_unit(name:
     assert set(words.limits(name)) <= set(page.of("b"))
     assert {"records per second", "records per second (log)", "processor time per record, µs"} <= set(page.of("text"))
     assert not re.search("operations? per|per operation", text)
+
+
+def test_queries_stand_side_by_side_with_ratios_and_what_they_ask() -> None:
+    contenders = [contender("verbs"), contender("spark_jvm", "peer"), contender("flink_rocksdb", "peer")]
+    results = [
+        result("verbs", "q5", [100.0], cpu_s=1.0, over_time=None),
+        result("spark_jvm", "q5", [50.0], cpu_s=3.0, over_time=None, operations=250),
+        result("flink_rocksdb", "q5", [200.0], cpu_s=None, over_time=None, latency_us=None),
+        result("verbs", "q4", [80.0], cpu_s=1.0, over_time=None),
+    ]
+    whole = queries(document(contenders, results), {"q5": {"spark_jvm": 2.0, "flink_rocksdb": 0.5}, "q4": {}})
+    whole["queries"]["q5"]["checked_rows"] = {"verbs": 1234}
+    page = Page(results_page(parsed_document({**whole, "date": "2026-11-30"})))
+    titles = ["Throughput", "Cores x time", "Time ratio", "Cores x time ratio", "Latency", "State"]
+    assert page.of("figcaption")[:6] == titles
+    assert {"q5, spark_jvm: 2.00 peer's over that of verbs", "q5, spark_jvm: 6.00 peer's over that of verbs"} <= set(
+        page.of("title")
+    )
+    assert {"q5: the auctions with the most bids of 10 seconds, every 2 seconds", "Side by side"} <= set(page.of("h2"))
+    assert {"1,234", "12,000", "6.00", "0.500", "2,000"} <= set(page.of("td"))
+    said = " ".join(page.of("p"))
+    assert "Measured on 2026-11-30. Abacus" in said
+    assert "got fewer rows" in said
+    assert "In the plots of latency" in said
+    assert "empty" not in said
+
+
+def test_a_query_alone_has_no_plots_over_all_queries() -> None:
+    whole = queries(document([contender("verbs")], [bare_result("verbs", "chain")]), {"chain": {}})
+    page = Page(results_page(parsed_document(whole)))
+    assert page.of("figcaption") == ["Throughput"]
+    assert "Every query and contender" in page.of("caption")
 
 
 def test_what_was_not_measured_has_no_plot_and_no_column() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millpond.bench.documents import is_date
 from millpond.bench.report import STANDARD_OUTPUT, as_json, document, write_text
 
 TEXTS = st.text(st.sampled_from('[]\n, 1-e"\\x'))
@@ -27,6 +28,7 @@ def test_figures_name_the_command_that_measured_them(tmp_path: Path, monkeypatch
     assert shlex.split(figures["command"]) == ["millpond", *arguments]
     assert figures["benchmark"] == "stores"
     assert figures["rounds"] == 5
+    assert is_date(figures["date"])
     assert {"cpu", "cores", "memory_gib", "system", "python", "packages"} <= figures["machine"].keys()
 
 

@@ -12,9 +12,11 @@ import pytest
 from docs.site import build, pages, plots, reference, results
 from docs.site.check import problems
 from docs.site.docstrings import markdown
+from millpond.bench.history import read_history
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = sorted((ROOT / "bench" / "results").glob("*.json"))
+HISTORIES = sorted((ROOT / "bench" / "results" / "history").glob("*.jsonl"))
 MACHINE = {
     "cpu": "Abacus",
     "cores": 2,
@@ -73,6 +75,7 @@ def test_what_the_navigation_names_is_written_and_so_is_all_that_pages_link_to(
     place.mkdir()
     (place / "old.md").touch()
     monkeypatch.setattr(plots, "plots_page", lambda path: "drawn elsewhere")
+    monkeypatch.setattr(plots, "moved_plots", lambda paths: "drawn elsewhere")
     build.write_pages(place)
     (line,) = (line for line in build.configuration().splitlines() if line.startswith("nav: "))
     navigation = list(_leaves(json.loads(line.removeprefix("nav: "))))
@@ -184,6 +187,22 @@ def test_every_file_that_has_plots_makes_a_page_of_them() -> None:
     having = [path for path in RESULTS if plots.plots_name(path) is not None]
     assert "engines" in {path.stem for path in having}
     assert all("<svg" in plots.plots_page(path) for path in having)
+
+
+def test_each_history_is_that_of_a_run_and_is_listed_with_its_days() -> None:
+    page = plots.moved_page(HISTORIES)
+    runs = {path.stem for path in RESULTS}
+    assert HISTORIES
+    for path in HISTORIES:
+        history = read_history(path)
+        assert path.stem in runs
+        ends = f"{history.entries[0].date} | {history.entries[-1].date}"
+        assert f"| [{path.stem}](../{path.stem}.md) | {len(history.entries)} | {ends} |" in page
+
+
+@pytest.mark.long
+def test_the_histories_make_a_page_of_plots() -> None:
+    assert "<svg" in plots.moved_plots(HISTORIES)
 
 
 def _page_of(directory: Path, **figures: Any) -> str:

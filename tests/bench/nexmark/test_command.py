@@ -20,6 +20,7 @@ from millpond.bench.flink.settings import STATE_BACKENDS
 from millpond.bench.nexmark.answers import ANSWERS
 from millpond.bench.nexmark.suite import QUERIES, NexmarkContest, nexmark_contests
 from millpond.bench.nexmark.tables import print_results
+from millpond.bench.pages.words import asked
 from millpond.bench.report import document
 from millpond.bench.spark import measure
 from millpond.bench.spark.contest import Runs
@@ -62,6 +63,7 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_query_has_an_answer_and_is_named_by_the_command() -> None:
     assert QUERIES.keys() == ANSWERS.keys()
+    assert [name for name in QUERIES if not asked("nexmark", name)] == []
     shown = CliRunner().invoke(app, ["bench", "nexmark", "--help"], env={"COLUMNS": "1000"}).output
     peers = {name for query in QUERIES.values() for name in query.peers}
     names = *QUERIES, "verbs", *peers, *STATE_BACKENDS, "--flink-python"
