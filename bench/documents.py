@@ -110,7 +110,7 @@ class Query:
 class Document:
     """The whole file.
 
-    ``date`` is the day when it was measured, as YYYY-MM-DD, which files of Millpond 0.2.0 and before do not say.
+    ``date`` is the day when it was measured, as YYYY-MM-DD, which files of before 1.0.0 do not say.
     ``machine`` is what ``millpond.bench.report.machine`` says, and ``unit`` what throughputs count, in the plural.
     ``queries`` has entries by workload if it ran on Spark.
     """

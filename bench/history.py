@@ -6,6 +6,7 @@ were not measured alike. Of ratios, the machine may differ: both sides of a rati
 """
 
 import json
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -80,13 +81,11 @@ class History:
     entries: tuple[Entry, ...]
 
     def with_entry(self, entry: Entry) -> "History":
-        """Return the history with another measurement; the same one if it has its figures already.
+        """Return the history with another measurement.
 
         Raises:
             ConfigurationError: the measurement is of another benchmark, or counts other things.
         """
-        if any(_same(entry, other) for other in self.entries):
-            return self
         for what in ("benchmark", "unit"):
             new = getattr(entry.document, what)
             old = next((getattr(other.document, what) for other in self.entries), new)
@@ -148,30 +147,35 @@ def history_file(results: Path, folder: Path) -> Path:
     return folder / f"{results.stem}{SUFFIX}"
 
 
-def entry_of(results: Path, day: str | None) -> Entry:
-    """Return the measurement in a file of results.
+def with_file(history: History, results: Path, day: str | None) -> tuple[History, Entry | None]:
+    """Return the history with the measurement in a file of results, and the measurement; None if it was there already.
 
     Args:
+        history: the one of these results.
         results: the file that ``--json`` of a benchmark has written.
         day: when it was measured, if the file does not say it.
 
     Raises:
-        ConfigurationError: it is no such file, or the day is missing, there twice, or none.
+        ConfigurationError: it is no such file or of another benchmark, or the day is missing, there twice, or none.
     """
     content = read_json(results)
     found = parsed_document(content, str(results))
+    assert isinstance(content, Mapping)
     if day is not None and not is_date(day):
         raise ConfigurationError(f"--date is {day!r}, and not a day such as 2026-11-30")
     if found.date is not None and day is not None:
         raise ConfigurationError(f"{results} says itself that it was measured on {found.date}; leave out --date")
-    if found.date is None and day is None:
+    date = found.date or day
+    brief = in_brief({**content, "date": date})
+    if any(_same(brief, other.content) for other in history.entries):
+        return history, None
+    if date is None:
         raise ConfigurationError(
-            f"{results} does not say when it was measured, as files of Millpond 0.2.0 and before; say it: "
-            f"millpond bench history add {results} --date YYYY-MM-DD"
+            f"{results} does not say when it was measured, as files of before 1.0.0; say it: "
+            f"{shlex.join(['millpond', 'bench', 'history', 'add', str(results), '--date'])} YYYY-MM-DD"
         )
-    assert isinstance(content, Mapping)
-    brief = in_brief({"benchmark": found.benchmark, "schema": content["schema"], "date": day, **content})
-    return Entry(brief, parsed_document(brief, str(results)), brief["date"])
+    entry = Entry(brief, parsed_document(brief, str(results)), date)
+    return history.with_entry(entry), entry
 
 
 def write_history(history: History, path: Path) -> None:
@@ -229,7 +233,6 @@ def _entry(line: str, origin: str) -> Entry:
     return Entry(content, document, document.date)
 
 
-def _same(one: Entry, other: Entry) -> bool:
-    """Return whether two entries have the same figures, whatever day was said of them."""
-    contents = [{name: part for name, part in entry.content.items() if name != "date"} for entry in (one, other)]
-    return contents[0] == contents[1]
+def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two documents have the same figures, whatever day was said of them."""
+    return {**one, "date": None} == {**other, "date": None}

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from millpond.bench.compare import Verdict, compared
 from millpond.bench.documents import parsed_document
-from millpond.bench.history import Entry, History, entry_of, read_history
+from millpond.bench.history import Entry, History, read_history, with_file
 from millpond.bench.pages.history import history_page
 from millpond.bench.ratios import ratios
 from millpond.cli import app
@@ -40,6 +40,12 @@ def history_of(*contents: dict[str, Any]) -> History:
     for content in contents:
         history = history.with_entry(Entry(content, parsed_document(content), content["date"]))
     return history
+
+
+def kept_of(results: Path) -> Entry:
+    _, entry = with_file(History("engines", ()), results, None)
+    assert entry is not None
+    return entry
 
 
 def verdicts(history: History) -> dict[str, list[Verdict | None]]:
@@ -73,22 +79,21 @@ def test_a_measurement_is_kept_in_a_line_and_the_same_figures_again_change_nothi
     text = kept.read_text()
     assert [json.loads(line)["date"] for line in text.splitlines()] == ["2026-11-01", "2026-11-03"]
     assert "over_time" not in text
-    for again, day in ((written(tmp_path, second), "2026-11-09"), (written(tmp_path, second), "2026-11-03")):
-        shown = run("add", again, "--date", day)
+    for day in ([], ["--date", "2026-11-09"]):
+        shown = run("add", written(tmp_path, second), *day)
         assert (shown.exit_code, shown.output) == (0, f"{kept} has it already\n")
     assert kept.read_text() == text
 
 
 def test_what_is_kept_says_the_same_as_the_document(tmp_path: Path) -> None:
     whole = measured([100.123456789, 101, 102], [200, 201, 202], "2026-11-01")
-    entry = entry_of(written(tmp_path, whole), None)
-    found, kept = parsed_document(whole), entry.document
+    found, kept = parsed_document(whole), kept_of(written(tmp_path, whole)).document
     assert compared(found, kept).differences == []
     assert {change.verdict for change in compared(found, kept).changes} == {Verdict.WITHIN_NOISE}
     assert kept.results[0].throughput.low == pytest.approx(100.123)
     assert kept.results[0].latency == found.results[0].latency
     on_spark = queries(measured([1, 2, 3], [4, 5, 6], "2026-11-01"), {"fillseq": {RAW: 0.5}}, OWN)
-    assert ratios(entry_of(written(tmp_path, on_spark), None).document) == ratios(parsed_document(on_spark))
+    assert ratios(kept_of(written(tmp_path, on_spark)).document) == ratios(parsed_document(on_spark))
 
 
 def test_an_earlier_measurement_that_is_added_later_stands_where_it_belongs(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def bench_history_add(
     results: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RESULTS.json...",
+            metavar="RESULTS.json",
             help="what --json of bench engines, stores, processors, spark or nexmark has written",
         ),
     ],
@@ -53,10 +53,8 @@ def bench_history_add(
         file = kept.history_file(path, into or path.parent / "history")
         if file not in found:
             found[file] = kept.read_history(file) if file.exists() else kept.History(file.stem, ())
-        entry = kept.entry_of(path, date)
-        longer = found[file].with_entry(entry)
-        added.append((file, entry if longer is not found[file] else None))
-        found[file] = longer
+        found[file], entry = kept.with_file(found[file], path, date)
+        added.append((file, entry))
     for file in dict.fromkeys(file for file, entry in added if entry is not None):
         kept.write_history(found[file], file)
     shown = console(None, 130)
@@ -80,7 +78,7 @@ def bench_history_add(
 )
 def bench_history_show(
     histories: Annotated[
-        list[Path], typer.Argument(metavar="HISTORY.jsonl...", help="what bench history add has written")
+        list[Path], typer.Argument(metavar="HISTORY.jsonl", help="what bench history add has written")
     ],
     html: HtmlFile = None,
 ) -> None:
