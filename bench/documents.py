@@ -93,7 +93,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Query:
-    """What a document says of a workload on Spark beside the results.
+    """The ratios and checks that a document has of a workload on Spark, beside the results.
 
     Attributes:
         own: the contender whose time is 1 in ``ratios``.

@@ -1,4 +1,4 @@
-"""How many times as fast a contender is as another one in the same run.
+"""The ratios of speeds in one run: how many times as fast a contender is as another one.
 
 Rule of this module: both were measured on the same machine, one soon after the other, so their ratio moves less from
 day to day than the speed of each.
@@ -12,7 +12,7 @@ from millpond.bench.documents import Contender, Document, Result, Throughput
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as fast ``own`` is as ``peer`` in a workload.
+    """The times that ``own`` is as fast as ``peer`` in a workload.
 
     The median is the document's own ratio if it has one, or else that of the medians. The least is that of the slowest
     run to the peer's fastest one, the most the other way round. There are as many runs as both have.

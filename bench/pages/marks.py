@@ -1,4 +1,4 @@
-"""What plots have in common, as parts of Vega-Lite specifications: looks of contenders, names, points and axes.
+"""Parts of Vega-Lite specifications that all plots share: looks of contenders, names, points and axes.
 
 Rule of this module: a contender looks the same in every plot, by its color, its shape and, by its kind, its line. No
 plot needs the color alone. Plots are as wide as a telephone; the page puts them side by side where there is room.
