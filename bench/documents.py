@@ -22,16 +22,7 @@ UNITS: Final = ("operations", "rows", "records")
 """The things that a throughput may count."""
 
 _BRIEF = ("benchmark", "schema", "date", "command", "machine", "unit", "settings", "contenders", "results", "failures")
-_BRIEF_RESULT = (
-    "contender",
-    "workload",
-    "operations",
-    "throughput",
-    "latency_us",
-    "cpu_s",
-    "peak_rss_bytes",
-    "disk_bytes",
-)
+_BRIEF_RESULT = ("contender", "workload", "operations", "throughput", "latency_us", "cpu_s")
 _BRIEF_QUERY = ("ratios", "ratios_of", "checked_rows")
 _DIGITS = 6
 

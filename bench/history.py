@@ -25,6 +25,8 @@ from millpond.bench.report import write_text
 from millpond.errors import ConfigurationError
 
 SUFFIX: Final = ".jsonl"
+_Key = tuple[str, str, str | None]
+
 MOVED: Final = (Verdict.FASTER, Verdict.SLOWER)
 
 
@@ -109,8 +111,8 @@ class History:
 
     def figures(self) -> list[Figure]:
         """Return all figures, with ratios behind throughputs, each in the order in which they first appear."""
-        throughputs: dict[tuple[str, str, str | None], list[tuple[int, Throughput]]] = {}
-        beside: dict[tuple[str, str, str | None], list[tuple[int, Throughput]]] = {}
+        throughputs: dict[_Key, list[tuple[int, Throughput]]] = {}
+        beside: dict[_Key, list[tuple[int, Throughput]]] = {}
         for place, entry in enumerate(self.entries):
             for one in entry.document.results:
                 throughputs.setdefault((one.workload, one.contender, None), []).append((place, one.throughput))
@@ -118,7 +120,19 @@ class History:
                 beside.setdefault((ratio.workload, ratio.own, ratio.peer), []).append((place, ratio.times))
         return [Figure(*key, tuple(self._steps(key, found))) for key, found in (throughputs | beside).items()]
 
-    def _steps(self, key: tuple[str, str, str | None], found: list[tuple[int, Throughput]]) -> Iterator[Step]:
+    def costs(self) -> list[Figure]:
+        """Return the processor time per row in microseconds, of which each measurement has one value: never judged."""
+        found: dict[_Key, list[tuple[int, Throughput]]] = {}
+        for place, entry in enumerate(self.entries):
+            for one in entry.document.results:
+                if not one.cpu_s:
+                    continue
+                each = one.cpu_s * 1e6 / one.operations
+                value = Throughput(each, each, each, (each,))
+                found.setdefault((one.workload, one.contender, None), []).append((place, value))
+        return [Figure(*key, tuple(self._steps(key, values))) for key, values in found.items()]
+
+    def _steps(self, key: _Key, found: list[tuple[int, Throughput]]) -> Iterator[Step]:
         _, contender, peer = key
         yield Step(*found[0], (), None)
         for (before, old), (place, new) in pairwise(found):

@@ -20,7 +20,8 @@ _ABOUT = (
     "A point is the median of the runs of a measurement, and the bar on it goes from the slowest run to the fastest. "
     "A line joins two measurements that were taken alike; where machine, packages or settings differ, there is none, "
     "and nothing is judged. A ratio goes on over another machine, since both its sides have shared it. Its bar goes "
-    "from the slowest run beside the peer's fastest one to the other way round, and 1 is the dotted line."
+    "from the slowest run beside the peer's fastest one to the other way round, and 1 is the dotted line. Processor "
+    "time has one value a measurement, and is not judged."
 )
 _JUDGED = (
     "Beyond the noise means: no run of the one measurement lies among the runs of the other, and the ratio of the "
@@ -75,6 +76,8 @@ def _link(history: History, number: int) -> Html:
 
 
 def _moved(found: Sequence[tuple[History, list[Figure]]]) -> Html:
+    beyond = [(number, history, *move) for number, (history, figures) in enumerate(found) for move in moved(figures)]
+    newest_first = sorted(beyond, key=lambda one: one[1].entries[one[4].place].date, reverse=True)
     rows = [
         [
             _link(history, number),
@@ -83,10 +86,9 @@ def _moved(found: Sequence[tuple[History, list[Figure]]]) -> Html:
             *(tag("td", history.day(step.place)) for step in (before, after)),
             *numbers([shown(before.found.median), shown(after.found.median)]),
             *numbers([f"{shown(after.found.median / before.found.median)}x"]),
-            tag("td", str(after.verdict), class_="long"),
+            tag("td", tag("b", "slower") if after.verdict is Verdict.SLOWER else str(after.verdict), class_="long"),
         ]
-        for number, (history, figures) in enumerate(found)
-        for figure, before, after in moved(figures)
+        for number, history, figure, before, after in newest_first
     ]
     heads = ["benchmark", "workload", "figure", "from", "to", "before", "after", "after/before", ""]
     inside = table("Changes beyond the noise, the newest first", heads, rows) if rows else tag("p", "Nothing.")
@@ -100,9 +102,10 @@ def _history(history: History, figures: Sequence[Figure], place: str) -> Html:
     looks = Looks(list({one.label: one for one in newest_first}.values()))
     parts: list[Html] = []
     for number, workload in enumerate(dict.fromkeys(figure.workload for figure in figures)):
-        own = [figure for figure in figures if figure.workload == workload]
+        own, costs = ([one for one in found if one.workload == workload] for found in (figures, history.costs()))
         plots = [
-            _plot(chart, f"{history.name}, {workload}", f"{place}-{number}") for chart in moves(history, own, looks)
+            _plot(chart, f"{history.name}, {workload}", f"{place}-{number}")
+            for chart in moves(history, own, costs, looks)
         ]
         parts += [tag("h3", workload), tag("div", *plots, class_="plots")]
     return tag(

@@ -20,14 +20,16 @@ _LEVEL = 1.0
 _DETAIL = [{"field": "strip"}, {"field": "stretch"}]
 
 
-def moves(history: History, figures: Sequence[Figure], looks: Looks) -> list[Chart]:
-    """Return the plots of one workload's figures: throughputs, and ratios if there are any."""
+def moves(history: History, figures: Sequence[Figure], costs: Sequence[Figure], looks: Looks) -> list[Chart]:
+    """Return the plots of one workload's figures: throughputs, ratios and costs, if there are any."""
+    each = f"µs per {history.entries[-1].document.unit.removesuffix('s')}"
     unit = f"{history.entries[-1].document.unit} per second"
     throughputs = [figure for figure in figures if figure.peer is None]
     ratios = [figure for figure in figures if figure.peer is not None]
     drawn = [
         _strips("moves", unit.capitalize(), history, throughputs, looks),
         _strips("ratios", "Times as fast as a peer in the same run", history, ratios, looks),
+        _strips("costs", f"Processor time, {each}", history, costs, looks),
     ]
     return [chart for chart in drawn if chart.spec["data"]["values"]]
 
@@ -129,7 +131,9 @@ def _strip(history: History, figure: Figure, base: int, looks: Looks) -> list[Sp
 def said(step: Step) -> str:
     """Return a figure in a measurement, and what is said of it beside the one before, as words."""
     found = step.found
-    text = f"{shown(found.median)}, from {shown(found.low)} to {shown(found.high)}"
+    text = shown(found.median)
+    if len(found.runs) > 1:
+        text += f", from {shown(found.low)} to {shown(found.high)}"
     if step.differences:
         return f"{text}, not measured alike"
     return text if step.verdict is None else f"{text}, {step.verdict}"
