@@ -24,7 +24,7 @@ from millpond.bench.ratios import ratios
 from millpond.bench.report import write_text
 from millpond.errors import ConfigurationError
 
-SUFFIX: Final = ".jsonl"
+_SUFFIX: Final = ".jsonl"
 _Key = tuple[str, str, str | None]
 
 MOVED: Final = (Verdict.FASTER, Verdict.SLOWER)
@@ -142,6 +142,42 @@ class History:
             yield Step(place, new, unlike, None if unlike else judged(old, new))
 
 
+@dataclass(frozen=True)
+class Addition:
+    """A file of results that was to be added to the history in ``path``.
+
+    ``entry`` is None if it was there already, and ``before`` the measurement before it, if there is one.
+    """
+
+    path: Path
+    entry: Entry | None
+    before: Entry | None
+
+
+def add(files: Sequence[Path], into: Path | None, day: str | None) -> list[Addition]:
+    """Add files of results to their histories: all of them, or none if one is refused.
+
+    Args:
+        files: those that ``--json`` of benchmarks has written. The history of one is a file of its name.
+        into: the folder of the histories; by default ``history`` beside each file.
+        day: when the files were measured, if they do not say it.
+
+    Raises:
+        ConfigurationError: a file is none of results or of another benchmark, or its day is missing or wrong.
+    """
+    histories: dict[Path, History] = {}
+    added: list[tuple[Path, Entry | None]] = []
+    for results in files:
+        path = (into or results.parent / "history") / f"{results.stem}{_SUFFIX}"
+        if path not in histories:
+            histories[path] = read_history(path) if path.exists() else History(path.stem, ())
+        histories[path], entry = with_file(histories[path], results, day)
+        added.append((path, entry))
+    for path in dict.fromkeys(path for path, entry in added if entry is not None):
+        write_history(histories[path], path)
+    return [Addition(path, entry, entry and histories[path].before(entry)) for path, entry in added]
+
+
 def read_history(path: Path) -> History:
     """Return the history in a file.
 
@@ -154,11 +190,6 @@ def read_history(path: Path) -> History:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     entries = [_entry(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
     return History(path.stem, tuple(sorted(entries, key=lambda one: one.date)))
-
-
-def history_file(results: Path, folder: Path) -> Path:
-    """Return where the history of a file of results is: under its name in ``folder``."""
-    return folder / f"{results.stem}{SUFFIX}"
 
 
 def with_file(history: History, results: Path, day: str | None) -> tuple[History, Entry | None]:

@@ -15,6 +15,15 @@ MILLION = 1_000_000
 _EACH, _BETWEEN = 9, 12
 """Pixels of a contender in the row of a query, and those between two rows."""
 
+_KEY = {
+    "orient": "top",
+    "title": None,
+    "columns": 2,
+    "columnPadding": 24,
+    "labelColor": "var(--text)",
+    "labelLimit": 150,
+    "symbolSize": 55,
+}
 _PADDING = 10
 _LEVEL = 1.0
 
@@ -99,57 +108,52 @@ def _row(document: Document, workload: str, contender: str, value: float, unit: 
 def _chart(
     name: str, title: str, document: Document, rows: list[Spec], axis: Spec, level: float | None = None
 ) -> Chart:
+    """Return the plot of ``rows``: with the range of the runs if they have one, or with figures beside a ``level``."""
     looks, workloads = Looks(document.contenders), document.workloads()
-    most = max((len(document.of(workload)) for workload in workloads), default=1)
-    key = {
-        "orient": "top",
-        "title": None,
-        "columns": 2,
-        "labelColor": "var(--text)",
-        "labelLimit": 170,
-        "symbolSize": 55,
-    }
-    at = {
-        "field": "at",
-        "type": "quantitative",
-        "scale": {"domain": [len(workloads), 0], "nice": False},
-        "axis": {
-            "title": None,
-            "values": [place + 0.5 for place in range(len(workloads))],
-            "labelExpr": f"{json.dumps(workloads)}[floor(datum.value)]",
-            "labelColor": "var(--text)",
-            "labelOverlap": False,
-            "grid": False,
-            "ticks": False,
-        },
-    }
-    lines = [{"between": place} for place in range(1, len(workloads))]
-    between = {
-        "data": {"values": lines},
-        "mark": {"type": "rule", "color": "var(--line)"},
-        "encoding": {"y": {**at, "field": "between"}},
-    }
-    here = {"x": axis, "y": at, "color": {**looks.color, "legend": key}}
+    at = _queries(workloads)
+    here = {"x": axis, "y": at, "color": {**looks.color, "legend": _KEY}}
     dots = points(looks, 55)
-    dots["encoding"] |= {**here, "shape": {**looks.shape, "legend": key}}
-    marks: list[Spec] = [between, dots]
+    dots["encoding"] |= {**here, "shape": {**looks.shape, "legend": _KEY}}
+    marks: list[Spec] = [_between(at, len(workloads)), dots]
     if level is not None:
-        text = {"type": "text", "align": "left", "baseline": "middle", "dx": 7, "fontSize": 10}
-        marks.append(
-            {
-                "mark": text,
-                "encoding": {
-                    **here,
-                    "text": {"field": "shown"},
-                    "color": {"value": "var(--dim)"},
-                    "description": WORDS,
-                },
-            }
-        )
-        rule = {"type": "rule", "strokeDash": [2, 3], "color": "var(--text)"}
-        marks.insert(1, {"data": {"values": [{"value": level}]}, "mark": rule, "encoding": {"x": axis}})
+        marks += [_level(axis, level), _figures(here)]
     elif rows and "low" in rows[0]:
         ends = {**here, "x": {**axis, "field": "low"}, "x2": {"field": "high"}, "description": WORDS}
-        marks.insert(1, {"mark": {"type": "rule", "strokeWidth": 1.5}, "encoding": ends})
+        marks.append({"mark": {"type": "rule", "strokeWidth": 1.5}, "encoding": ends})
+    most = max((len(document.of(workload)) for workload in workloads), default=1)
     height = len(workloads) * (most * _EACH + _BETWEEN)
     return Chart(name, title, plot_of(rows, height, {}, marks), sentences(rows))
+
+
+def _queries(workloads: Sequence[str]) -> Spec:
+    """Return the axis of the queries, from top to bottom."""
+    axis = {
+        "title": None,
+        "values": [place + 0.5 for place in range(len(workloads))],
+        "labelExpr": f"{json.dumps(workloads)}[floor(datum.value)]",
+        "labelColor": "var(--text)",
+        "labelOverlap": False,
+        "grid": False,
+        "ticks": False,
+    }
+    scale = {"domain": [len(workloads), 0], "nice": False}
+    return {"field": "at", "type": "quantitative", "scale": scale, "axis": axis}
+
+
+def _between(at: Spec, count: int) -> Spec:
+    """Return the lines between so many queries."""
+    lines = [{"between": place} for place in range(1, count)]
+    mark = {"type": "rule", "color": "var(--line)"}
+    return {"data": {"values": lines}, "mark": mark, "encoding": {"y": {**at, "field": "between"}}}
+
+
+def _level(axis: Spec, level: float) -> Spec:
+    mark = {"type": "rule", "strokeDash": [2, 3], "color": "var(--text)"}
+    return {"data": {"values": [{"value": level}]}, "mark": mark, "encoding": {"x": axis}}
+
+
+def _figures(here: Spec) -> Spec:
+    """Return the figures beside the points."""
+    mark = {"type": "text", "align": "left", "baseline": "middle", "dx": 7, "fontSize": 10}
+    text = {"text": {"field": "shown"}, "color": {"value": "var(--dim)"}, "description": WORDS}
+    return {"mark": mark, "encoding": {**here, **text}}

@@ -44,28 +44,18 @@ def bench_history_add(
     The history of engines.json is engines.jsonl in the folder, a line for each measurement. A measurement that is
     there already changes nothing. If a file is refused, none is added. Changes never make the command fail.
     """
-    from millpond.bench import compare
-    from millpond.bench import history as kept
+    from millpond.bench.compare import compared, print_comparison
+    from millpond.bench.history import add
 
-    found: dict[Path, kept.History] = {}
-    added: list[tuple[Path, kept.Entry | None]] = []
-    for path in results:
-        file = kept.history_file(path, into or path.parent / "history")
-        if file not in found:
-            found[file] = kept.read_history(file) if file.exists() else kept.History(file.stem, ())
-        found[file], entry = kept.with_file(found[file], path, date)
-        added.append((file, entry))
-    for file in dict.fromkeys(file for file, entry in added if entry is not None):
-        kept.write_history(found[file], file)
-    shown = console(None, 130)
-    for file, new in added:
-        if new is None:
-            typer.echo(f"{file} has it already")
+    shown = console(None, 110)
+    for one in add(results, into, date):
+        if one.entry is None:
+            typer.echo(f"{one.path} has it already")
             continue
-        before = found[file].before(new)
-        typer.echo(f"{file}: measured on {new.date}" + ("" if before is None else f", before on {before.date}"))
-        if before is not None:
-            compare.print_comparison(shown, compare.compared(before.document, new.document))
+        before = "" if one.before is None else f", before on {one.before.date}"
+        typer.echo(f"{one.path}: measured on {one.entry.date}{before}")
+        if one.before is not None:
+            print_comparison(shown, compared(one.before.document, one.entry.document))
 
 
 @app.command(
@@ -87,12 +77,12 @@ def bench_history_show(
     With a slash, a figure is how many times as fast a contender is as a peer in the same run. Changes never make the
     command fail.
     """
-    from millpond.bench import history as kept
+    from millpond.bench.history import print_moved, read_history
 
-    found = [kept.read_history(path) for path in histories]
+    found = [read_history(path) for path in histories]
     shown = console(None, 130)
     for one in found:
-        kept.print_moved(shown, one)
+        print_moved(shown, one)
     if html is not None:
         from millpond.bench.pages.frame import write_html
         from millpond.bench.pages.history import history_page
