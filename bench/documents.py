@@ -14,7 +14,7 @@ from typing import Any, Final
 from millpond.bench.json_parts import Part
 from millpond.errors import ConfigurationError
 
-BENCHMARKS: Final = ("engines", "stores", "processors", "spark", "nexmark")
+BENCHMARKS: Final = ("engines", "stores", "processors", "spark", "nexmark", "latency")
 """The benchmarks that write such documents."""
 
 SCHEMA: Final = 2

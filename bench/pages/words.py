@@ -12,6 +12,7 @@ TITLES: Final = {
     "processors": "Stream processors side by side",
     "spark": "Streaming queries on Spark side by side",
     "nexmark": "The queries of Nexmark on Spark side by side",
+    "latency": "Latency at a fixed rate on Spark side by side",
 }
 
 ABOUT: Final = {
@@ -92,6 +93,12 @@ _OWN = {
     "nexmark": {
         "Your data.": "Events are made, as the suite says, and lie in files on this machine. To find and read them is "
         "in the time of Spark's micro-batches, and the sink throws rows away.",
+        **_OF_SPARK,
+    },
+    "latency": {
+        "Your source and sink.": "Rows are made by Spark's workers on this machine, at the moment at which they are "
+        "read, and the sink throws results away. A broker and a sink that lasts add their own.",
+        "More than it takes.": "The rate is given, so throughputs are alike. Only who cannot take it has no result.",
         **_OF_SPARK,
     },
 }

@@ -12,7 +12,8 @@ FEWEST_TIMES: Final = 100
 POINTS: Final = 100
 """The most points of throughput over time."""
 
-_PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999, "max": 1.0}
+SHARES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999, "max": 1.0}
+"""The share of times that do not exceed a percentile, by its name."""
 
 
 def throughput(runs: Sequence[float]) -> dict[str, Any]:
@@ -30,7 +31,7 @@ def middle_run(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def latency_us(times: Sequence[int]) -> dict[str, float]:
     """Return percentiles in microseconds of times in nanoseconds: the least that so many of them did not exceed."""
     ordered = sorted(times)
-    return {name: ordered[ceil(share * len(ordered)) - 1] / 1e3 for name, share in _PERCENTILES.items()}
+    return {name: ordered[ceil(share * len(ordered)) - 1] / 1e3 for name, share in SHARES.items()}
 
 
 def latency_of_many(times: Sequence[int]) -> dict[str, float] | None:

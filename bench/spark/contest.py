@@ -63,9 +63,14 @@ class Runs:
         try:
             return self._run_first(name, skipped, counted)
         except Exception as error:  # whatever a contender is made of may fail in a way of its own
-            said, _, _ = f"{type(error).__name__}: {error}".partition("\n=== ")  # Spark's plan comes behind it
-            self.failed[name] = said.strip()[:_SAID]
+            self.failed[name] = why(error)
             return None
+
+
+def why(error: Exception) -> str:
+    """Return why a contender has failed, for its reader."""
+    said, _, _ = f"{type(error).__name__}: {error}".partition("\n=== ")  # Spark's plan comes behind it
+    return said.strip()[:_SAID]
 
 
 @dataclass(frozen=True)
@@ -216,17 +221,32 @@ def contests(workloads: Sequence[str], *, contenders: Sequence[str] | None, **ho
     Raises:
         ConfigurationError: a workload is unknown, has none of the contenders, or one of these belongs to no workload.
     """
+    shares = shared_out(workloads, contenders, lambda name: Contest(name, **how).known)
+    return [Contest(name, contenders=own, **how) for name, own in shares.items()]
+
+
+def shared_out(
+    workloads: Sequence[str], contenders: Sequence[str] | None, known: Callable[[str], Collection[str]]
+) -> dict[str, Sequence[str] | None]:
+    """Return for each workload, once, those of the contenders that it has; None if there is no choice.
+
+    A contender that no workload has is left to each, which refuses it.
+
+    Args:
+        workloads: their names.
+        contenders: the chosen ones.
+        known: returns all that a workload has.
+
+    Raises:
+        ConfigurationError: a workload has none of the contenders.
+    """
     names = list(dict.fromkeys(workloads))
     if contenders is None or len(names) == 1:
-        found = [Contest(name, contenders=contenders, **how) for name in names]
-    else:
-        whole = {name: Contest(name, **how).known for name in names}
-        nobody = set(contenders).difference(*whole.values())
-        found = [
-            Contest(name, contenders=[one for one in contenders if one in known or one in nobody], **how)
-            for name, known in whole.items()
-        ]
-    for contest in found:
-        if not contest.chosen:
-            raise ConfigurationError(f"the workload {contest.workload} has none of the contenders; leave it out")
-    return found
+        return dict.fromkeys(names, contenders)
+    whole = {name: known(name) for name in names}
+    nobody = set(contenders).difference(*whole.values())
+    shares = {name: [one for one in contenders if one in own or one in nobody] for name, own in whole.items()}
+    for name, own in shares.items():
+        if not own:
+            raise ConfigurationError(f"the workload {name} has none of the contenders; leave it out")
+    return dict(shares)

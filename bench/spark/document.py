@@ -3,7 +3,7 @@
 Rule of this module: it runs nothing. A run is a micro-batch; of a job without micro-batches it is the job.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from millpond.bench.documents import SCHEMA
@@ -24,8 +24,9 @@ _OF_NOBODY: Final = "keeps nothing"
 def document_of(measured: Sequence[Measured]) -> dict[str, Any]:
     """Return the figures of workloads that were measured in one session."""
     contest = measured[0].contest
-    backends = _backends(contest)
     labels = dict.fromkeys(name for found in measured for name in found.contest.chosen)
+    verbs = {name for found in measured for name in found.contest.work.verbs}
+    in_flink = (stream.versions["flink"] for found in measured for ran in found.streams.values() for stream in ran)
     return {
         "schema": SCHEMA,
         "unit": "rows",
@@ -37,7 +38,7 @@ def document_of(measured: Sequence[Measured]) -> dict[str, Any]:
             "warm_up": WARM_UP * contest.rows,
             "latency_of": f"a micro-batch of {contest.rows:,} rows",
         },
-        "contenders": [backends.get(label) or _other(label, contest, measured) for label in labels],
+        "contenders": shown_contenders(labels, contest.backends, verbs, next(in_flink, "unknown")),
         "results": [_result(found, name) for found in measured for name in found.seconds],
         "failures": [
             {"contender": name, "workload": found.contest.workload, "reason": why}
@@ -85,27 +86,34 @@ def _query(found: Measured) -> dict[str, Any]:
     }
 
 
-def _backends(contest: Contest) -> dict[str, dict[str, str]]:
-    """Return the contenders that are backends, by their labels."""
-    chosen = named(contest.backends)
-    known = backend_contenders(list(chosen.values()), Use())
-    return {
+def shown_contenders(
+    labels: Iterable[str], backends: Sequence[str], verbs: Collection[str], flink: str = "unknown"
+) -> list[dict[str, str]]:
+    """Return contenders as documents have them.
+
+    Args:
+        labels: their names in reports.
+        backends: names or URLs; verbs are on the first one.
+        verbs: which of the contenders are verbs.
+        flink: the version of Flink.
+    """
+    chosen = named(backends)
+    known = {
         label: {**one.shown(), "label": label, "durability": _OF_MILLPOND}
-        for label, one in zip(chosen, known, strict=True)
+        for label, one in zip(chosen, backend_contenders(list(chosen.values()), Use()), strict=True)
     }
+    cache = f"that of {next(iter(chosen))}"
+    return [known.get(label) or _other(label, cache if label in verbs else None, flink) for label in labels]
 
 
-def _other(label: str, contest: Contest, measured: Sequence[Measured]) -> dict[str, str]:
-    """Return a contender that is no backend."""
+def _other(label: str, cache: str | None, flink: str) -> dict[str, str]:
+    """Return a contender that is no backend; verbs have a cache."""
     about = {"name": label, "label": label}
-    if any(label in found.contest.work.verbs for found in measured):
+    if cache is not None:
         distribution = {"distribution": "millpond", "version": version_of("millpond")}
-        kept = {"durability": _OF_MILLPOND, "cache": f"that of {contest.backend}"}
-        return {**about, **distribution, **kept, "kind": "backend"}
+        return {**about, **distribution, "durability": _OF_MILLPOND, "cache": cache, "kind": "backend"}
     if label in STATE_BACKENDS:
-        ran = (one.versions["flink"] for found in measured for one in found.streams.get(label, ()))
-        distribution = {"distribution": "apache-flink", "version": next(ran, "unknown")}
-        return {**about, **distribution, "kind": "peer", "durability": _OF_FLINK}
+        return {**about, "distribution": "apache-flink", "version": flink, "kind": "peer", "durability": _OF_FLINK}
     promise = _OF_NOBODY if label in COSTS else _OF_SPARK
     return {
         **about,

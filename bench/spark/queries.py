@@ -24,7 +24,7 @@ from millpond.adapters.spark.session.said_aside import stderr_to
 from millpond.bench.flink.jobs import Streamed
 from millpond.bench.measure import bytes_below
 from millpond.bench.spark.inputs import Source, read_inputs
-from millpond.bench.spark.shapes import Scale
+from millpond.bench.spark.shapes import Inputs, Scale
 from millpond.bench.spark.workers import WorkerMemory, workers_of_its_own
 from millpond.bench.spark.workloads import Contender, Workload
 from millpond.errors import MillpondError
@@ -178,8 +178,7 @@ def measure(
     of_all, of_workers = (
         (spent.between(ran[0][0], sum(ran[-1])) if ran else 0.0) for spent in (watch.spent, watch.spent_by_workers)
     )
-    disk = sum(bytes_below(own / kept) for kept in _STATE)
-    return Ran([seconds for _, seconds in ran], memory, of_all, of_workers, disk=disk)
+    return Ran([seconds for _, seconds in ran], memory, of_all, of_workers, disk=state_bytes(own))
 
 
 def answer_of(
@@ -212,6 +211,16 @@ def writer_of(
     Its files are in the directory ``own``.
     """
     inputs = read_inputs(spark, place, workload.topics, scale, batches, contender.static)
+    return writer_on(inputs, contender, scale, own).trigger(availableNow=True)
+
+
+def writer_on(inputs: Inputs, contender: Contender, scale: Scale, own: Path) -> DataStreamWriter:
+    """Return the contender's query on any inputs, but for its sink and its trigger; its files are in ``own``."""
     rows = contender.job(inputs, scale, str(own))
     writer = rows.writeStream.outputMode(contender.output_mode)
-    return writer.option("checkpointLocation", f"{own}/checkpoint").trigger(availableNow=True)
+    return writer.option("checkpointLocation", f"{own}/checkpoint")
+
+
+def state_bytes(own: Path) -> int:
+    """Return the bytes of durable state of the query whose files are in ``own``."""
+    return sum(bytes_below(own / kept) for kept in _STATE)

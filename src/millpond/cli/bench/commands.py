@@ -8,6 +8,7 @@ import typer
 from millpond.cli.bench import results
 from millpond.cli.bench.advise import free_on, half_of_memory, parsed_count, parsed_size
 from millpond.cli.bench.engines import bench_engines
+from millpond.cli.bench.latency import bench_latency
 from millpond.cli.bench.nexmark import bench_nexmark
 from millpond.cli.bench.options import Backends, Directory, JsonFile, Repeat, Seed, benchmark_extra, report
 from millpond.cli.bench.processors import bench_processors
@@ -70,6 +71,15 @@ app.command(
         read="docs/nexmark.md",
     ),
 )(bench_nexmark)
+app.command(
+    "latency",
+    epilog=lesson(
+        "millpond bench latency --workload count --rate 1000 --seconds 60",
+        "millpond bench latency --json latency.json --html latency.html",
+        codes="1 if a contender failed; one that falls behind has not, and is told",
+        read="bench/README.md",
+    ),
+)(bench_latency)
 app.add_typer(results.app)
 app.add_typer(history.app, name="history")
 
