@@ -1,4 +1,4 @@
-"""The moments at which rows come into being: one after the other at a fixed rate, whoever lags behind.
+"""The moments at which rows come into being, at a fixed rate, whoever lags behind.
 
 Rule of this module: times are integers, microseconds since 1970, and nothing is rounded twice: how many rows there are
 at a moment and at which moment a row is there agree to the row.

@@ -1,4 +1,4 @@
-"""What is measured at a fixed rate: a workload of the benchmark on Spark, its rate and its contenders.
+"""A workload of the benchmark on Spark at a fixed rate, and its contenders.
 
 Rule of this module: a workload has no job of its own here. Those take part in which each row has its result at once,
 in the micro-batch that reads it.

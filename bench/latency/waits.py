@@ -116,7 +116,7 @@ class Waits:
 
 @dataclass(frozen=True)
 class Lag:
-    """How long the oldest row without a result had been waiting, in the mean of a fifth of the time.
+    """The age of the oldest row without a result, in the mean of two fifths of the time.
 
     Attributes:
         half: around half time.
@@ -128,7 +128,7 @@ class Lag:
 
     @property
     def grows(self) -> bool:
-        """Whether a query falls behind ever more, as far as two looks can tell."""
+        """The query falls behind ever more, as far as two looks can tell."""
         return self.end > GROWN * self.half + SLACK
 
     @classmethod

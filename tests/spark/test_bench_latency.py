@@ -1,6 +1,7 @@
 """``millpond bench latency`` on Spark: rows come by the clock, and each has its latency."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def test_rows_come_at_the_rate_and_each_has_its_latency(spark: SparkSession, tmp_path: Path) -> None:
-    how = {"keys": 20, "backend": "memory", "contenders": ["verbs"], "directory": tmp_path}
+    how: Any = {"keys": 20, "backend": "memory", "contenders": ["verbs"], "directory": tmp_path}
     contest = FixedRate("temporal-join", 100, 2, warm_up=1, **how)
     found = run(contest, lambda: spark)
     assert (found.failed, found.behind) == ({}, {})

@@ -10,7 +10,7 @@ from millpond.cli.terminal.teaching import lesson
 
 app = typer.Typer()
 
-_WRITTEN = "what --json of bench engines, stores, processors, spark or nexmark has written"
+_WRITTEN = "what --json of bench engines, stores, processors, spark, nexmark or latency has written"
 
 
 @app.command("page", epilog=lesson("millpond bench page engines.json engines.html", read="docs/benchmarks.md"))
