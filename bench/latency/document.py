@@ -76,5 +76,6 @@ def _query(found: Measured) -> dict[str, Any]:
             name: {"half_time": kept.lag.half / SECOND, "end": kept.lag.end / SECOND}
             for name, kept in found.kept.items()
         },
+        "late_rows": {name: kept.late for name, kept in found.kept.items()},
         "fell_behind": sorted(found.behind),
     }

@@ -7,14 +7,15 @@ Results go to Spark's ``noop`` sink.
 import json
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from millpond.adapters.spark.monitoring.measured import measured_in
 from millpond.bench.latency.arrivals import SECOND, Arrivals
 from millpond.bench.latency.fixed_rate import FixedRate
 from millpond.bench.latency.source import read_arrivals
@@ -38,6 +39,7 @@ class Kept:
         per_second: rows that were committed in a second of the time that counts.
         waits: percentiles of the waits of rows.
         lag: at half time and at the end.
+        late: rows that came too late for a contender, since two topics are not cut at the same moment.
         batches: the micro-batches that were committed in that time, one at least.
         processor: seconds that all processes spent in that time, on all cores together.
         disk: bytes of durable state at the end, with what is kept of earlier micro-batches.
@@ -47,6 +49,7 @@ class Kept:
     per_second: float
     waits: Mapping[str, float]
     lag: Lag
+    late: int
     batches: Sequence[MicroBatch]
     processor: float
     disk: int
@@ -110,7 +113,7 @@ def measure(spark: SparkSession, own: Path, contest: FixedRate, contender: Conte
         writer = writer_on(inputs, contender, contest.scale, own).format("noop")
         watch.start()
         try:
-            query = writer.trigger(processingTime=f"{contest.trigger} seconds").start()
+            query = writer.trigger(processingTime=f"{round(contest.trigger * 1_000)} milliseconds").start()
             try:
                 too_long = _follow(query, contest, arrivals)
                 reports = [json.loads(progress.json) for progress in query.recentProgress]
@@ -135,6 +138,7 @@ def measure(spark: SparkSession, own: Path, contest: FixedRate, contender: Conte
         sum(batch.count for batch in then) * SECOND / (stop - start),
         waits.percentiles(),
         lag,
+        late_rows(reports),
         then,
         watch.spent.between(start / SECOND, stop / SECOND),
         state_bytes(own),
@@ -160,6 +164,16 @@ def _follow(query: StreamingQuery, contest: FixedRate, arrivals: Mapping[str, Ar
         if now - max(oldest, start) > contest.patience * SECOND:
             after, most = (now - start) / SECOND, f"{contest.patience:g} s"
             return f"did not keep up: {after:.0f} s after its warm-up, a row had waited for more than {most}"
+
+
+def late_rows(reports: Iterable[Mapping[str, Any]]) -> int:
+    """Return how many rows came too late, by the watermarks of Spark or the counters of Millpond."""
+    by_spark = by_millpond = 0
+    for report in reports:
+        by_spark += sum(operator["numRowsDroppedByWatermark"] for operator in report["stateOperators"])
+        measured = measured_in(report.get("observedMetrics", {}))
+        by_millpond += sum(amount for one in measured for amount in one.late.values())
+    return by_spark + by_millpond
 
 
 def _now() -> int:

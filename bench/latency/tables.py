@@ -15,6 +15,7 @@ _COLUMNS: Final = (
     "their p50 ms",
     "their p99 ms",
     "lag s",
+    "late rows",
     "cores",
     "state MiB",
 )
@@ -57,6 +58,7 @@ def _cells(row: Mapping[str, Any], query: Mapping[str, Any], settings: Mapping[s
         _millis(batch["p50"]),
         _millis(batch["p99"]),
         f"{lag['half_time']:.1f}, {lag['end']:.1f}",
+        f"{query['late_rows'][name]:,}",
         "" if row["cpu_s"] is None else f"{row['cpu_s'] / settings['seconds']:.2f}",
         "" if row["disk_bytes"] is None else f"{row['disk_bytes'] >> 20:,}",
     ]

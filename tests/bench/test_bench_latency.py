@@ -84,6 +84,14 @@ def test_micro_batches_are_read_from_reports_in_either_form_and_those_without_ro
     assert found.count == 10
 
 
+def test_late_rows_are_those_that_spark_or_millpond_has_counted() -> None:
+    counted = {"millpond.join.operator.0": {"tasks": [{"join:dropped-late": 2, "join:waiting": 9}]}}
+    places = {"application": "shop", "tasks": [{}], "places": [{"task": "0_0"}]}
+    of_verbs = {"stateOperators": [], "observedMetrics": {**counted, "millpond.join.operator.0:metrics": places}}
+    of_spark = {"stateOperators": [{"numRowsDroppedByWatermark": 3}]}
+    assert (run.late_rows([of_verbs, of_verbs]), run.late_rows([of_spark])) == (4, 3)
+
+
 def of_steps(ends: list[int], arrivals: dict[str, Arrivals], late: int = 0) -> list[MicroBatch]:
     """Return micro-batches that end at these moments, each with all rows that were there ``late`` before it began."""
     found, rows = [], dict.fromkeys(arrivals, 0)
@@ -177,7 +185,7 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         for name in contest.chosen:
             watch(contest.title, name)
             if name == "verbs":
-                found.kept[name] = Kept(20, 9.5, waits, Lag(SECOND, 2 * SECOND), batches, 1.5, 3 << 20)
+                found.kept[name] = Kept(20, 9.5, waits, Lag(SECOND, 2 * SECOND), 7, batches, 1.5, 3 << 20)
             elif name == "spark_jvm":
                 found.behind[name] = "did not keep up: a row had waited"
             else:
@@ -216,7 +224,7 @@ def test_figures_are_shown_for_each_rate_and_contender() -> None:
     cells = [cell.strip() for cell in row.strip("│").split("│")]
     assert cells == [
         *("count, 10 rows/s", "verbs", "2", "4", "8", "2", "1,000", "1,000"),
-        *("1.0, 2.0", "0.75", "3"),
+        *("1.0, 2.0", "7", "0.75", "3"),
     ]
 
 
