@@ -222,7 +222,8 @@ def contests(workloads: Sequence[str], *, contenders: Sequence[str] | None, **ho
         ConfigurationError: a workload is unknown, has none of the contenders, or one of these belongs to no workload.
     """
     shares = shared_out(workloads, contenders, lambda name: Contest(name, **how).known)
-    return [Contest(name, contenders=own, **how) for name, own in shares.items()]
+    found = [Contest(name, contenders=own, **how) for name, own in shares.items()]
+    return [contest for contest in found if contest.chosen]  # which refuses what it does not know, before anything runs
 
 
 def shared_out(

@@ -11,7 +11,7 @@ from millpond.bench.engines.contenders import backend_contenders, version_of
 from millpond.bench.engines.engine import Use
 from millpond.bench.flink.settings import CHECKPOINT_SECONDS, STATE_BACKENDS
 from millpond.bench.runs.summary import latency_of_many, throughput
-from millpond.bench.spark.contest import WARM_UP, Contest
+from millpond.bench.spark.contest import WARM_UP
 from millpond.bench.spark.measure import Measured, of_streams
 from millpond.bench.spark.workloads import COSTS, named
 

@@ -221,7 +221,7 @@ WORKLOADS: Final[Mapping[str, Workload[Topic]]] = {
         topologies.stream_join,
         {VERBS: verbs.stream_join},
         _stream_joins("inner"),
-        flink=FlinkQuery(flink.stream_join),
+        flink=flink_queries.stream_join,
     ),
     "stream-join-left": Workload(
         (inputs.events(0.5), inputs.rates(0.5)),

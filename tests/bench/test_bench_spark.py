@@ -23,7 +23,9 @@ from typer.testing import CliRunner
 
 from millpond.bench.documents import parsed_document
 from millpond.bench.report import document
-from millpond.bench.spark import counting, growth, measure, processor_time, queries, tables
+from millpond.bench.runs import processor_time
+from millpond.bench.runs.processor_time import ProcessorTime
+from millpond.bench.spark import counting, growth, measure, queries, tables
 from millpond.bench.spark.contest import Contest, Runs, contests
 from millpond.bench.spark.document import document_of
 from millpond.bench.spark.inputs import growing_keys, write_inputs

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli.bench import results
+from millpond.cli.bench import history, results
 from millpond.cli.bench.advise import free_on, half_of_memory, parsed_count, parsed_size
 from millpond.cli.bench.engines import bench_engines
 from millpond.cli.bench.latency import bench_latency

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from millpond.cli.bench.options import HtmlFile, console
-from millpond.cli.teaching import lesson
+from millpond.cli.terminal.teaching import lesson
 
 app = typer.Typer(no_args_is_help=True)
 

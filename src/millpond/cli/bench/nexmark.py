@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli.bench.options import Directory, HtmlFile, JsonFile, Seed, Tuned, benchmark_extra, report
+from millpond.cli.bench.options import Directory, FlinkPython, HtmlFile, JsonFile, Seed, Tuned, benchmark_extra, report
 
 
 def bench_nexmark(

@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millpond.cli.bench.options import Backends, Directory, HtmlFile, JsonFile, Seed, Tuned, benchmark_extra, report
+from millpond.cli.bench.options import (
+    Backends,
+    Directory,
+    FlinkPython,
+    HtmlFile,
+    JsonFile,
+    Seed,
+    Tuned,
+    benchmark_extra,
+    report,
+)
 from millpond.errors import ArgumentConflictError
 
 if TYPE_CHECKING:
@@ -50,14 +60,7 @@ def bench_spark(
             "spark_jvm and map_in_arrow by default"
         ),
     ] = None,
-    flink_python: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="MILLPOND_FLINK_PYTHON",
-            help="a Python that has apache-flink, which does not go with Spark's packages; without it, no contender in "
-            "Flink is measured",
-        ),
-    ] = None,
+    flink_python: FlinkPython = None,
     tuned: Tuned = False,
     growth: Annotated[
         bool, typer.Option("--growth", help="let keys grow, and hold the last ten micro-batches against the first ten")
