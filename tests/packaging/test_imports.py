@@ -125,8 +125,6 @@ def allowed(room: str) -> set[str]:
     return {other for other in before if not any(f"{other}.".startswith(f"{one}.") for one in unwanted)}
 
 
-TAKEN_FOR_ONE = {"millpond.bench.spark.flink": "millpond.bench.spark"}
-"""Folders that import each other, and those that they are taken for one with."""
 PUT_OFF = {"millpond.stores.testing"}
 """The package whose names are looked up late, so that a child process of the kit loads no pytest and no hypothesis."""
 BY_NAME = {
@@ -202,8 +200,7 @@ def imported_modules(names: set[str], path: Path) -> set[str]:
 
 def folder_of(name: str, path: Path) -> str:
     """Return the folder of a module; one at the package's top, which all may import, counts as its own."""
-    folder = name if path.name == "__init__.py" or name.count(".") == 1 else name.rpartition(".")[0]
-    return TAKEN_FOR_ONE.get(folder, folder)
+    return name if path.name == "__init__.py" or name.count(".") == 1 else name.rpartition(".")[0]
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
