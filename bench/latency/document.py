@@ -34,6 +34,7 @@ def document_of(measured: Sequence[Measured]) -> dict[str, Any]:
             "trigger_seconds": contest.trigger,
             "patience_seconds": contest.patience,
             "cores": contest.cores,
+            "session": "tuned" if contest.tuned else "default",
             "seed": contest.seed,
             "latency_of": "a row, from the moment at which it comes into being to the commit of its micro-batch",
         },
@@ -44,7 +45,7 @@ def document_of(measured: Sequence[Measured]) -> dict[str, Any]:
             for found in measured
             for name, reason in {**found.behind, **found.failed}.items()
         ],
-        "queries": {found.contest.title: _query(found) for found in measured},
+        "at_rates": {found.contest.title: _at_rate(found) for found in measured},
     }
 
 
@@ -65,7 +66,7 @@ def _result(found: Measured, name: str, kept: Kept) -> dict[str, Any]:
     }
 
 
-def _query(found: Measured) -> dict[str, Any]:
+def _at_rate(found: Measured) -> dict[str, Any]:
     """Return what only a fixed rate has."""
     return {
         "micro_batches": {name: len(kept.batches) for name, kept in found.kept.items()},

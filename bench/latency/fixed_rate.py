@@ -46,6 +46,7 @@ class FixedRate:
         keys: distinct ones.
         backend: the name or URL of the one that verbs are on.
         cores: of Spark; as many tasks read a topic.
+        tuned: whether the session is one in which Spark is at its best, instead of a user's.
         contenders: only these of the workload's; None for verbs and the best that Spark has.
         directory: where state goes, on the file system to measure; None for the temporary directory.
         seed: of all chance in the rows.
@@ -64,6 +65,7 @@ class FixedRate:
     keys: int = 10_000
     backend: str = "lmdb"
     cores: int = 2
+    tuned: bool = False
     contenders: Collection[str] | None = None
     directory: Path | None = None
     seed: int = 1
@@ -130,6 +132,7 @@ def fixed_rates(
     Args:
         workloads: their names.
         rates: rows per second.
+        tuned: whether the session is one in which Spark is at its best, instead of a user's.
         contenders: only these, where a workload has them; None for verbs and the best that Spark has.
         how: the other attributes of each.
 
@@ -137,4 +140,7 @@ def fixed_rates(
         ConfigurationError: as ``FixedRate`` says, or a workload has none of the contenders.
     """
     shares = shared_out(workloads, contenders, lambda name: FixedRate(name, rates[0], **how).known)
-    return [FixedRate(name, rate, contenders=own, **how) for name, own in shares.items() for rate in sorted(set(rates))]
+    found = [
+        FixedRate(name, rate, contenders=own, **how) for name, own in shares.items() for rate in sorted(set(rates))
+    ]
+    return [contest for contest in found if contest.chosen]  # which refuses what it does not know

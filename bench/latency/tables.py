@@ -42,23 +42,23 @@ def _latencies(figures: Mapping[str, Any]) -> Table:
         table.add_column(column, no_wrap=True)
     for column in _COLUMNS:
         table.add_column(column, justify="right")
-    for workload, query in figures["queries"].items():
+    for workload, at_rate in figures["at_rates"].items():
         table.add_section()
         for row in (row for row in figures["results"] if row["workload"] == workload):
-            table.add_row(workload, row["contender"], *_cells(row, query, settings))
+            table.add_row(workload, row["contender"], *_cells(row, at_rate, settings))
     return table
 
 
-def _cells(row: Mapping[str, Any], query: Mapping[str, Any], settings: Mapping[str, Any]) -> Sequence[str]:
+def _cells(row: Mapping[str, Any], at_rate: Mapping[str, Any], settings: Mapping[str, Any]) -> Sequence[str]:
     name, batch = row["contender"], row["by_operation"]["micro-batch"]
-    lag = query["lag_seconds"][name]
+    lag = at_rate["lag_seconds"][name]
     return [
         *(_millis(row["latency_us"][percentile]) for percentile in _PERCENTILES),
-        f"{query['micro_batches'][name]:,}",
+        f"{at_rate['micro_batches'][name]:,}",
         _millis(batch["p50"]),
         _millis(batch["p99"]),
         f"{lag['half_time']:.1f}, {lag['end']:.1f}",
-        f"{query['late_rows'][name]:,}",
+        f"{at_rate['late_rows'][name]:,}",
         "" if row["cpu_s"] is None else f"{row['cpu_s'] / settings['seconds']:.2f}",
         "" if row["disk_bytes"] is None else f"{row['disk_bytes'] >> 20:,}",
     ]

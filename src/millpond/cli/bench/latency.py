@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli.bench.options import Directory, HtmlFile, JsonFile, Seed, benchmark_extra, report
+from millpond.cli.bench.options import Directory, HtmlFile, JsonFile, Seed, Tuned, benchmark_extra, report
 
 
 def bench_latency(
@@ -42,6 +42,7 @@ def bench_latency(
         float, typer.Option(min=1, help="stop a contender, after its warm-up, that lets a row wait for more seconds")
     ] = 60,
     cores: Annotated[int, typer.Option(min=1, help="Spark cores")] = 2,
+    tuned: Tuned = False,
     seed: Seed = 1,
     directory: Directory = None,
     json: JsonFile = None,
@@ -77,11 +78,12 @@ def bench_latency(
         keys=keys,
         backend=backend,
         cores=cores,
+        tuned=tuned,
         directory=directory,
         seed=seed,
     )
     runs = sum(len(one.chosen) for one in chosen)
-    with session_when_needed(cores) as spark, progress(Console(stderr=True), runs) as watch:
+    with session_when_needed(cores, tuned=tuned) as spark, progress(Console(stderr=True), runs) as watch:
         measured = [run(one, spark, watch) for one in chosen]
     report("latency", document_of(measured), print_results, json=json, width=150, html=html)
     if any(one.failed for one in measured):
