@@ -77,20 +77,16 @@ class Waits:
 
     Attributes:
         rows: how many of them have been committed.
-        missing: how many have not.
     """
 
     def __init__(self, batches: Sequence[MicroBatch], arrivals: Mapping[str, Arrivals], start: int, stop: int) -> None:
         self._done = np.array([batch.done for batch in batches], np.int64)
         self._topics = []
-        asked = 0
         for topic, when in arrivals.items():
             first, end = when.count(start - 1), when.count(stop - 1)
-            asked += end - first
             read = np.array([batch.rows[topic] for batch in batches], np.int64).reshape(-1, 2)
             self._topics.append((when, *np.clip(read, first, end).T))
         self.rows = int(sum((ends - starts).sum() for _, starts, ends in self._topics))
-        self.missing = asked - self.rows
 
     def within(self, wait: int) -> int:
         """Return how many rows waited for so long at most."""
