@@ -36,7 +36,7 @@ def _latencies(figures: Mapping[str, Any]) -> Table:
         title=f"{settings['seconds']:g} s at a fixed rate, after {settings['warm_up_seconds']:g} s that do not count; "
         f"{settings['keys']:,} keys, {settings['cores']} cores",
         caption=f"Latency of {settings['latency_of']}.\nLag: the age of the oldest row without a result, at half time "
-        "and at the end. Cores: processor time of all processes over time.",
+        "and at the end; where it shrinks, warm up for longer. Cores: processor time of all processes over time.",
     )
     for column in ("workload", "contender"):
         table.add_column(column, no_wrap=True)
