@@ -132,7 +132,6 @@ def fixed_rates(
     Args:
         workloads: their names.
         rates: rows per second.
-        tuned: whether the session is one in which Spark is at its best, instead of a user's.
         contenders: only these, where a workload has them; None for verbs and the best that Spark has.
         how: the other attributes of each.
 

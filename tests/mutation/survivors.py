@@ -31,7 +31,7 @@ from types import FunctionType
 import pytest
 
 from tests.mutation.mutants import PROBE, ROOT, Mutant, changed, drawn, found_again, functions_of, take_effect
-from tests.parts import recorded
+from tests.parts import recorded, slow_tests
 
 COLUMNS = (*Mutant._fields, "outcome", "test", "seconds")
 Outcome = tuple[str, str, float]
@@ -213,7 +213,7 @@ def _end(child: int) -> None:
 
 def _said(read: int, seconds: Mapping[str, float]) -> Iterator[list[str]]:
     """Yield what a child says, until it has done, ends, or a test takes too long; then ``ended`` and the test."""
-    rest, running, limit = b"", "", 60.0
+    rest, running, limit, slow = b"", "", 60.0, slow_tests()
     while True:
         in_time = select.select([read], [], [], limit)[0]
         received = os.read(read, 65536) if in_time else b""
@@ -226,7 +226,7 @@ def _said(read: int, seconds: Mapping[str, float]) -> Iterator[list[str]]:
             said = line.decode().split("\t")
             if said[0] == "running":
                 running = said[1]
-                limit = 15 + 20 * seconds.get(running, 10.0)
+                limit = 15 + 20 * seconds.get(running, slow.get(running.partition("[")[0], 1.0))
             yield said
             if said == ["running", ""]:
                 return
