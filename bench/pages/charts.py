@@ -10,24 +10,26 @@ from itertools import pairwise
 from millpond.bench.documents import PERCENTILES, Contender, Result
 from millpond.bench.numbers import shown, size, size_unit
 from millpond.bench.pages.marks import (
-    HEAD,
     NAME,
-    STRIP,
-    STRIP_ROW,
     WORDS,
     Chart,
     Looks,
     Spec,
+    heads_of,
     logarithmic,
     measured,
     names_of,
     plot_of,
     points,
     sentences,
+    strips_axis,
 )
 
 _LEAST_HEIGHT, _ROW, _BAR_SHIFT, _NAME_SHIFT = 180, 36, 6, -9
 _STRETCHES = 25
+_STRIP, _HEAD, _STRIP_ROW = 0.6, 0.8, 44
+"""The part of its row that a strip takes, the height of its name in the row, and the pixels of the row."""
+
 _BESIDE = 0.7
 """The part of the room between two percentiles that the contenders share."""
 
@@ -128,25 +130,18 @@ def _over_time(looks: Looks, results: Sequence[Result], rate: str) -> Chart:
         text = f"between {shown(min(rates))} and {shown(most)} {rate} in {shown(end)} s"
         words.append({"words": _of(result, text)})
         for at, done in [(0.0, rates[0]), *line]:
-            point = _point(result, 100 * at / end, base + STRIP * done / (most or 1), text)
+            point = _point(result, 100 * at / end, base + _STRIP * done / (most or 1), text)
             rows.append({**point, "base": base})
-        rows[-1] |= {"head": base + HEAD, "name": looks.names[result.contender], "shown": shown(most)}
-    title = f"{rate}, each from 0 to its most"
-    height = {
-        "field": "value",
-        "type": "quantitative",
-        "scale": {"domain": [0, max(len(timed), 1)], "nice": False},
-        "axis": {"title": title, "values": []},
-    }
+        rows[-1] |= {"head": base + _HEAD, "name": looks.names[result.contender], "shown": shown(most)}
+    height = strips_axis(len(timed), f"{rate}, each from 0 to its most")
     axes = {"x": measured("at", "share of the time taken, %", grid=False, tickCount=5), "color": looks.color}
     # A rate is that of the stretch which ends there.
     area = {"type": "area", "interpolate": "step-before", "fillOpacity": 0.3, "line": {"strokeWidth": 1}}
-    strips: Spec = {"mark": area, "encoding": {"y": height, "y2": {"field": "base"}, "description": WORDS}}
-    heads = [
-        {**layer, "transform": [{"filter": "isValid(datum.head)"}]}
-        for layer in names_of(looks, 0, y={**height, "field": "head"})
-    ]
-    plot = plot_of(rows, STRIP_ROW * len(timed), axes, [strips, *heads])
+    strips: Spec = {
+        "mark": area,
+        "encoding": {"y": {**height, "field": "value"}, "y2": {"field": "base"}, "description": WORDS},
+    }
+    plot = plot_of(rows, _STRIP_ROW * len(timed), axes, [strips, *heads_of(looks, height)])
     return Chart("time", "Throughput over time", plot, sentences(words))
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from millpond.bench.pages.drawing import drawn
+from millpond.bench.pages.marks import Chart
 from millpond.bench.pages.tables import Html, tag
 
 
@@ -27,6 +29,16 @@ def whole_page(title: str, header: Html, main: Html) -> str:
         tag("style", style),
     )
     return f"<!doctype html>\n{tag('html', head, tag('body', header, main), lang='en')}\n"
+
+
+def plot(chart: Chart, of: str, name: str) -> Html:
+    """Return the element of a plot, with its title; ids in it begin with ``name``.
+
+    Raises:
+        ConfigurationError: the package that draws is not installed.
+    """
+    drawing = Html(drawn(chart.spec, name, f"{chart.title}, {of}", chart.words))
+    return tag("figure", tag("figcaption", chart.title), drawing)
 
 
 def write_html(text: str, path: Path) -> None:

@@ -9,9 +9,9 @@ from typing import Final
 from millpond.bench.compare import Verdict
 from millpond.bench.history import Figure, History, Step, moved
 from millpond.bench.numbers import counted, shown
-from millpond.bench.pages.drawing import drawn, require_drawing
-from millpond.bench.pages.frame import machine_line, whole_page
-from millpond.bench.pages.marks import Chart, Looks
+from millpond.bench.pages.drawing import require_drawing
+from millpond.bench.pages.frame import machine_line, plot, whole_page
+from millpond.bench.pages.marks import Looks
 from millpond.bench.pages.moves import moves
 from millpond.bench.pages.tables import Html, numbers, row_head, table, tag
 
@@ -100,12 +100,12 @@ def _history(history: History, figures: Sequence[Figure], place: str) -> Html:
     latest = history.entries[-1].document
     newest_first = [one for entry in reversed(history.entries) for one in entry.document.contenders]
     looks = Looks(list({one.label: one for one in newest_first}.values()))
-    parts: list[Html] = []
+    costs, parts = history.costs(), list[Html]()
     for number, workload in enumerate(dict.fromkeys(figure.workload for figure in figures)):
-        own, costs = ([one for one in found if one.workload == workload] for found in (figures, history.costs()))
+        own, spent = ([one for one in found if one.workload == workload] for found in (figures, costs))
         plots = [
-            _plot(chart, f"{history.name}, {workload}", f"{place}-{number}")
-            for chart in moves(history, own, costs, looks)
+            plot(chart, f"{history.name}, {workload}", f"{place}-{number}-{chart.name}")
+            for chart in moves(history, own, spent, looks)
         ]
         parts += [tag("h3", workload), tag("div", *plots, class_="plots")]
     return tag(
@@ -117,11 +117,6 @@ def _history(history: History, figures: Sequence[Figure], place: str) -> Html:
         *parts,
         id=place,
     )
-
-
-def _plot(chart: Chart, of: str, name: str) -> Html:
-    drawing = Html(drawn(chart.spec, f"{name}-{chart.name}", f"{chart.title}, {of}", chart.words))
-    return tag("figure", tag("figcaption", chart.title), drawing)
 
 
 def _measurements(history: History, figures: Sequence[Figure]) -> Html:

@@ -18,11 +18,6 @@ COLORS: Final = 10
 WIDTH: Final = 350
 """Pixels of every plot."""
 
-STRIP: Final = 0.6
-HEAD: Final = 0.8
-STRIP_ROW: Final = 44
-"""The part of its row that a strip takes, the height of its name in the row, and the pixels of the row."""
-
 _SHAPES = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left")
 _DASHES = {"backend": [1, 0], "engine": [6, 3], "peer": [2, 2]}
 _NAME_LENGTH = 30
@@ -90,6 +85,18 @@ def names_of(looks: Looks, shift: int, **at: Spec) -> list[Spec]:
             "encoding": {"x": {"value": "width"}, "text": {"field": "shown"}, "description": WORDS, **uncolored},
         },
     ]
+
+
+def strips_axis(count: int, title: str) -> Spec:
+    """Return the axis of so many strips, one above the other, each of which has a row of height 1."""
+    scale = {"domain": [0, max(count, 1)], "nice": False}
+    return {"type": "quantitative", "scale": scale, "axis": {"title": title, "values": []}}
+
+
+def heads_of(looks: Looks, axis: Spec) -> list[Spec]:
+    """Return shape, name and figure of each strip, at the ``head`` of the row of the data that has one."""
+    layers = names_of(looks, 0, y={**axis, "field": "head"})
+    return [{**layer, "transform": [{"filter": "isValid(datum.head)"}]} for layer in layers]
 
 
 def points(looks: Looks, area: int) -> Spec:

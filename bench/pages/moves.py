@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from millpond.bench.compare import Verdict
 from millpond.bench.history import Figure, History, Step
 from millpond.bench.numbers import shown
-from millpond.bench.pages.marks import WORDS, Chart, Looks, Spec, names_of, plot_of, sentences
+from millpond.bench.pages.marks import WORDS, Chart, Looks, Spec, heads_of, plot_of, sentences, strips_axis
 
 _ARROWS = {Verdict.FASTER: "▲", Verdict.SLOWER: "▼"}
 _STRIP, _HEAD, _ROW = 0.44, 0.85, 62
@@ -52,11 +52,7 @@ def _strips(name: str, title: str, history: History, figures: Sequence[Figure], 
             "grid": True,
         },
     }
-    height = {
-        "type": "quantitative",
-        "scale": {"domain": [0, max(len(figures), 1)], "nice": False},
-        "axis": {"title": "each from 0", "values": []},
-    }
+    height = strips_axis(len(figures), "each from 0")
     plot = plot_of(rows, _ROW * len(figures), {"color": looks.color}, _marks(at, height, looks))
     return Chart(name, title, plot, sentences(words))
 
@@ -91,11 +87,7 @@ def _marks(at: Spec, height: Spec, looks: Looks) -> list[Spec]:
             "transform": [{"filter": "isValid(datum.moved)"}],
         },
     ]
-    heads = [
-        {**layer, "transform": [{"filter": "isValid(datum.head)"}]}
-        for layer in names_of(looks, 0, y={**height, "field": "head"})
-    ]
-    return [*marks, *heads]
+    return [*marks, *heads_of(looks, height)]
 
 
 def _strip(history: History, figure: Figure, base: int, looks: Looks) -> list[Spec]:

@@ -12,9 +12,8 @@ from millpond.bench.documents import Document, parsed_document
 from millpond.bench.numbers import counted, shown, size
 from millpond.bench.pages import tables, words
 from millpond.bench.pages.charts import charts
-from millpond.bench.pages.drawing import drawn, require_drawing
-from millpond.bench.pages.frame import machine_line, whole_page, write_html
-from millpond.bench.pages.marks import Chart
+from millpond.bench.pages.drawing import require_drawing
+from millpond.bench.pages.frame import machine_line, plot, whole_page, write_html
 from millpond.bench.pages.queries import own_of, query_charts
 from millpond.bench.pages.tables import Html, tag
 from millpond.bench.ratios import ratios
@@ -139,7 +138,7 @@ def _side_by_side(results: Document) -> Html | None:
         return None
     found = ratios(results)
     drawn = query_charts(results, found) if len(results.workloads()) > 1 else []
-    plots = [_figure(chart, "all queries", f"all-{chart.name}") for chart in drawn]
+    plots = [plot(chart, "all queries", f"all-{chart.name}") for chart in drawn]
     about = (
         f"A ratio is a peer's time, or its cores x time, over that of {own_of(results)}: above 1, the peer takes more."
     )
@@ -158,16 +157,11 @@ def _side_by_side(results: Document) -> Html | None:
 def _workload(results: Document, workload: str, place: str) -> Html:
     found = results.of(workload)
     drawn = charts(results.contenders, list(found.values()), results.unit)
-    plots = [_figure(chart, workload, f"{place}-{chart.name}") for chart in drawn]
+    plots = [plot(chart, workload, f"{place}-{chart.name}") for chart in drawn]
     inside = tag("div", *plots, class_="plots") if found else tag("p", "No contender has a result.")
     asked = words.asked(results.benchmark, workload)
     heading = f"{workload}: {asked}" if asked else workload
     return tag("section", tag("h2", heading), inside, id=place)
-
-
-def _figure(chart: Chart, workload: str, name: str) -> Html:
-    drawing = Html(drawn(chart.spec, name, f"{chart.title}, {workload}", chart.words))
-    return tag("figure", tag("figcaption", chart.title), drawing)
 
 
 def _all_figures(results: Document) -> Html | None:
