@@ -13,6 +13,7 @@ from millpond.bench.latency.arrivals import SECOND
 from millpond.bench.latency.run import Kept, Measured
 from millpond.bench.runs.summary import latency_us, over_batches, throughput
 from millpond.bench.spark.document import shown_contenders
+from millpond.bench.spark.queries import session_name
 
 NANOSECONDS: Final = 1_000
 """Those of a microsecond."""
@@ -34,7 +35,7 @@ def document_of(measured: Sequence[Measured]) -> dict[str, Any]:
             "trigger_seconds": contest.trigger,
             "patience_seconds": contest.patience,
             "cores": contest.cores,
-            "session": "tuned" if contest.tuned else "default",
+            "session": session_name(contest.tuned),
             "seed": contest.seed,
             "latency_of": "a row, from the moment at which it comes into being to the commit of its micro-batch",
         },

@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 
 from millpond.adapters.spark import Millpond
 from millpond.bench.flink.queries import FlinkQuery
-from millpond.bench.flink.settings import STATE_BACKENDS
 from millpond.bench.nexmark import flink_queries, peers, queries
 from millpond.bench.nexmark.answers import Oracle, final_rows
 from millpond.bench.nexmark.events import BEGIN, Site
@@ -154,13 +153,12 @@ def nexmark_contests(names: Sequence[str], *, contenders: Sequence[str] | None, 
         ConfigurationError: a query is unknown, or none has such a contender.
     """
     check_known("query", names, QUERIES)
-    known = {VERBS, *STATE_BACKENDS, *(name for query in QUERIES.values() for name in query.peers)}
-    check_known("contender", contenders or (), known)
+    known = {name: NexmarkContest(name, keys=0, **how).known for name in QUERIES}
+    check_known("contender", contenders or (), set().union(*known.values()))
     chosen = list(dict.fromkeys(names)) or list(QUERIES)
     found = []
     for name in chosen:
-        own = {VERBS, *STATE_BACKENDS, *QUERIES[name].peers}
-        only = None if contenders is None else [one for one in contenders if one in own]
+        only = None if contenders is None else [one for one in contenders if one in known[name]]
         if only is None or only:
             found.append(NexmarkContest(name, contenders=only, keys=0, **how))
     if not found:

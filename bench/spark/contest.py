@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from millpond.bench.flink.jobs import FlinkJobs
 from millpond.bench.flink.process import flink_process
 from millpond.bench.spark.inputs import Source
-from millpond.bench.spark.queries import Ran, answer_of, measure, scratch
+from millpond.bench.spark.queries import Ran, answer_of, measure, scratch, session_name
 from millpond.bench.spark.shapes import Scale
 from millpond.bench.spark.workers import WorkerMemory
 from millpond.bench.spark.workloads import (
@@ -206,8 +206,7 @@ class Contest:
 
     def of_spark(self) -> dict[str, Any]:
         """Return how Spark runs, for the report."""
-        session = "tuned" if self.tuned else "default"
-        return {"cores": self.cores, "files": self.files or self.cores, "session": session}
+        return {"cores": self.cores, "files": self.files or self.cores, "session": session_name(self.tuned)}
 
 
 def contests(workloads: Sequence[str], *, contenders: Sequence[str] | None, **how: Any) -> list[Contest]:

@@ -105,6 +105,11 @@ def session(cores: int, partitions: int | None = None, *, tuned: bool = False) -
             made.stop()
 
 
+def session_name(tuned: bool) -> str:
+    """Return the name of a session in reports."""
+    return "tuned" if tuned else "default"
+
+
 @cache
 def _said() -> IO[bytes]:
     """Return the file that Spark's processes write their output to, in all sessions, which share one JVM."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.site import check, pages, plots, reference, results
+from millpond.bench.history import History, read_history
 
 BUILD = pages.ROOT / "build"
 PAGES = BUILD / "pages"
@@ -83,8 +84,9 @@ def _contents() -> dict[str, str | Path]:
         if name is not None:
             found[_path(path.with_name(name))] = plots.plots_page(path)
     found[_OVERVIEW] = results.overview_page(_runs())
-    found[_MOVED] = plots.moved_page(_histories())
-    found[f"bench/results/{plots.MOVED_PLOTS}"] = plots.moved_plots(_histories())
+    histories = _histories()
+    found[_MOVED] = plots.moved_page(histories)
+    found[f"bench/results/{plots.MOVED_PLOTS}"] = plots.moved_plots(histories)
     return found | reference.pages(reference.public_names(_SNAPSHOT))
 
 
@@ -102,8 +104,8 @@ def _runs() -> list[Path]:
     return sorted(_RESULTS.glob("*.json"))
 
 
-def _histories() -> list[Path]:
-    return sorted((_RESULTS / "history").glob("*.jsonl"))
+def _histories() -> list[History]:
+    return [read_history(path) for path in sorted((_RESULTS / "history").glob("*.jsonl"))]
 
 
 def _path(path: Path) -> str:

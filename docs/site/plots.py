@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from millpond.bench.documents import BENCHMARKS, SCHEMA, read_document
-from millpond.bench.history import read_history
+from millpond.bench.history import History
 from millpond.bench.pages.history import TITLE, history_page
 from millpond.bench.pages.page import results_page
 
@@ -32,21 +32,20 @@ def plots_page(path: Path) -> str:
     return results_page(read_document(path))
 
 
-def moved_plots(histories: Sequence[Path]) -> str:
+def moved_plots(histories: Sequence[History]) -> str:
     """Return the page of plots of all histories.
 
     Raises:
-        ConfigurationError: a file is no history, or the package that draws is not installed.
+        ConfigurationError: the package that draws is not installed.
     """
-    return history_page([read_history(path) for path in histories])
+    return history_page(histories)
 
 
-def moved_page(histories: Sequence[Path]) -> str:
+def moved_page(histories: Sequence[History]) -> str:
     """Return the page that lists all histories, and leads to their plots."""
     lines = ["| run | measurements | first | last |", "|---|--:|---|---|"]
-    for path in histories:
-        entries = read_history(path).entries
-        run = f"[{path.stem}](../{path.stem}.md)"
+    for history in histories:
+        run, entries = f"[{history.name}](../{history.name}.md)", history.entries
         lines.append(f"| {run} | {len(entries)} | {entries[0].date} | {entries[-1].date} |")
     about = (
         "The same benchmarks, measured again and again: [as plots, with what changed beyond the noise](plots.html). "

@@ -75,7 +75,7 @@ def test_what_the_navigation_names_is_written_and_so_is_all_that_pages_link_to(
     place.mkdir()
     (place / "old.md").touch()
     monkeypatch.setattr(plots, "plots_page", lambda path: "drawn elsewhere")
-    monkeypatch.setattr(plots, "moved_plots", lambda paths: "drawn elsewhere")
+    monkeypatch.setattr(plots, "moved_plots", lambda histories: "drawn elsewhere")
     build.write_pages(place)
     (line,) = (line for line in build.configuration().splitlines() if line.startswith("nav: "))
     navigation = list(_leaves(json.loads(line.removeprefix("nav: "))))
@@ -190,11 +190,11 @@ def test_every_file_that_has_plots_makes_a_page_of_them() -> None:
 
 
 def test_each_history_is_that_of_a_run_and_is_listed_with_its_days() -> None:
-    page = plots.moved_page(HISTORIES)
+    histories = [read_history(path) for path in HISTORIES]
+    page = plots.moved_page(histories)
     runs = {path.stem for path in RESULTS}
     assert HISTORIES
-    for path in HISTORIES:
-        history = read_history(path)
+    for path, history in zip(HISTORIES, histories, strict=True):
         assert path.stem in runs
         ends = f"{history.entries[0].date} | {history.entries[-1].date}"
         assert f"| [{path.stem}](../{path.stem}.md) | {len(history.entries)} | {ends} |" in page
@@ -202,7 +202,7 @@ def test_each_history_is_that_of_a_run_and_is_listed_with_its_days() -> None:
 
 @pytest.mark.long
 def test_the_histories_make_a_page_of_plots() -> None:
-    assert "<svg" in plots.moved_plots(HISTORIES)
+    assert "<svg" in plots.moved_plots([read_history(path) for path in HISTORIES])
 
 
 def _page_of(directory: Path, **figures: Any) -> str:

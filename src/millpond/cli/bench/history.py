@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli.bench.options import HtmlFile, console
+from millpond.cli.bench.options import WRITTEN, HtmlFile, console
 from millpond.cli.terminal.teaching import lesson
 
 app = typer.Typer(no_args_is_help=True)
@@ -27,10 +27,7 @@ def history() -> None:
 def bench_history_add(
     results: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="RESULTS.json",
-            help="what --json of bench engines, stores, processors, spark or nexmark has written",
-        ),
+        typer.Argument(metavar="RESULTS.json", help=WRITTEN),
     ],
     into: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="where histories are; by default history beside each file")

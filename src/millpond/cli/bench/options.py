@@ -2,7 +2,7 @@
 
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from rich.console import Console
+
+WRITTEN: Final = "what --json of bench engines, stores, processors, spark, nexmark or latency has written"
+"""The help of a file of results."""
 
 Backends: TypeAlias = Annotated[
     list[str] | None,

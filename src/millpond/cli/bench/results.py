@@ -5,17 +5,15 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli.bench.options import JsonFile, console
+from millpond.cli.bench.options import WRITTEN, JsonFile, console
 from millpond.cli.terminal.teaching import lesson
 
 app = typer.Typer()
 
-_WRITTEN = "what --json of bench engines, stores, processors, spark, nexmark or latency has written"
-
 
 @app.command("page", epilog=lesson("millpond bench page engines.json engines.html", read="docs/benchmarks.md"))
 def bench_page(
-    results: Annotated[Path, typer.Argument(metavar="RESULTS.json", help=_WRITTEN)],
+    results: Annotated[Path, typer.Argument(metavar="RESULTS.json", help=WRITTEN)],
     page: Annotated[Path, typer.Argument(metavar="PAGE.html", help="where the page goes")],
 ) -> None:
     """Show the results of a benchmark as one HTML page of plots and tables, which needs no network."""
@@ -35,7 +33,7 @@ def bench_page(
     ),
 )
 def bench_compare(
-    old: Annotated[Path, typer.Argument(metavar="OLD.json", help=_WRITTEN)],
+    old: Annotated[Path, typer.Argument(metavar="OLD.json", help=WRITTEN)],
     new: Annotated[Path, typer.Argument(metavar="NEW.json", help="the same benchmark, measured later")],
     everything: Annotated[bool, typer.Option("--all", help="also show what is within the noise")] = False,
     fail_on_slower: Annotated[
