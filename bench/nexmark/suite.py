@@ -3,14 +3,15 @@
 Rule of this module: a query is a row of ``QUERIES``, and nobody asks for one by name.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millpond.adapters.spark import Millpond
@@ -20,6 +21,7 @@ from millpond.bench.nexmark.answers import Oracle, final_rows
 from millpond.bench.nexmark.events import BEGIN, Site
 from millpond.bench.nexmark.files import AUCTIONS, BIDS, PERSONS, emitted_rows, write_events
 from millpond.bench.nexmark.rows import Events, Verbs
+from millpond.bench.nexmark.topics import topics_on
 from millpond.bench.runs.asked import check_known
 from millpond.bench.spark.contest import Contest
 from millpond.bench.spark.inputs import Source
@@ -80,12 +82,15 @@ class NexmarkContest(Contest):
 
     Attributes:
         site: makes the events.
+        kafka: brokers of Kafka, from whose topics contenders on Spark read the events, in micro-batches of
+            ``even_rows``; None to read them from files.
         checked: by contender, how many rows of its answer have been compared, and were right.
     """
 
     more: ClassVar[str] = "--events"
 
     site: Site = field(default_factory=Site)
+    kafka: str | None = None
     checked: dict[str, int] = field(default_factory=dict, compare=False)
 
     @property
@@ -101,6 +106,14 @@ class NexmarkContest(Contest):
             rows_of=emitted_rows,
             shows_costs=False,
         )
+
+    @contextmanager
+    def on_spark(self, spark: SparkSession) -> Iterator[Workload[Source]]:
+        if self.kafka is None:
+            yield self.work
+            return
+        with topics_on(spark, self.kafka) as topics:
+            yield replace(self.work, read=topics.read)
 
     def check(self, place: Path, name: str, batches: int, answer: Callable[[], Sequence[pa.Table]]) -> None:
         """Compare what a contender answers with what DuckDB does.
@@ -139,6 +152,10 @@ class NexmarkContest(Contest):
             "out_of_order": self.site.out_of_order,
             **self.of_spark(),
         }
+
+    def of_spark(self) -> dict[str, Any]:
+        found = super().of_spark()
+        return found if self.kafka is None else {"source": "kafka", "partitions": found.pop("files"), **found}
 
 
 def nexmark_contests(names: Sequence[str], *, contenders: Sequence[str] | None, **how: Any) -> list[NexmarkContest]:

@@ -23,7 +23,8 @@ def _figures_table(figures: Mapping[str, Any]) -> Table:
     """Return a row per query and contender. Cores x time is the processor time of all processes, for a whole run."""
     settings = figures["settings"]
     events = settings["rows"] * settings["batches"]
-    table = Table(title=f"nexmark: {events:,} events in {settings['batches']:,} micro-batches")
+    source = " of topics of Kafka" if settings.get("source") == "kafka" else ""
+    table = Table(title=f"nexmark: {events:,} events in {settings['batches']:,} micro-batches{source}")
     table.add_column("query", no_wrap=True)
     table.add_column("contender", no_wrap=True)
     for column in ("events/s", "least to most", "time s", "cores", "cores x time s", "state MiB", "rows checked"):
@@ -54,7 +55,7 @@ def _caption(flink: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name.capitalize()} {number}" for name, number in flink["versions"].items())
     return (
         f"{versions}: one job for the events of all micro-batches, with a checkpoint every "
-        f"{flink['checkpoint_seconds']} s; its start is not in the figures."
+        f"{flink['checkpoint_seconds']} s; its start is not in the figures, and its events come from memory."
     )
 
 

@@ -97,7 +97,8 @@ def _summary(results: Document) -> str:
         parts.append(f"{_count(settings['rows'])} rows of {_count(settings['keys'])} keys in a micro-batch")
     if {"rows", "batches", "rate"} <= settings.keys():
         events = settings["rows"] * settings["batches"]
-        parts.append(f"{_count(events)} events in {_count(settings['batches'])} micro-batches")
+        source = " of topics of Kafka" if settings.get("source") == "kafka" else ""
+        parts.append(f"{_count(events)} events in {_count(settings['batches'])} micro-batches{source}")
     if isinstance(settings.get("repeat"), int):
         parts.append(f"{counted(settings['repeat'], words.turn(results.benchmark))} of each")
     return "; ".join(parts) + "."

@@ -18,7 +18,7 @@ TITLES: Final = {
 ABOUT: Final = {
     "nexmark": (
         "Nexmark is the suite by which stream processors are compared: an auction site with persons, auctions and "
-        "bids (github.com/nexmark/nexmark). Each query is asked of the same files of events. A row is an event of any "
+        "bids (github.com/nexmark/nexmark). Each query is asked of the same events. A row is an event of any "
         "kind, whether the query reads it or not.",
         "All answers are right: each contender first answered each query in a run of its own, and as many rows as "
         "the table says were compared with what DuckDB answers from all events. Who answers wrongly has no figures.",
@@ -91,8 +91,9 @@ _OWN = {
         **_OF_SPARK,
     },
     "nexmark": {
-        "Your data.": "Events are made, as the suite says, and lie in files on this machine. To find and read them is "
-        "in the time of Spark's micro-batches, and the sink throws rows away.",
+        "Your data.": "Events are made, as the suite says, and lie in files on this machine, or in topics of Kafka if "
+        "the settings say so; Flink has them in memory. To find and read them is in the time of Spark's micro-batches, "
+        "and the sink throws rows away.",
         **_OF_SPARK,
     },
     "latency": {

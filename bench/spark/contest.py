@@ -156,6 +156,7 @@ class Contest:
                 flink = FlinkJobs(process, place, rows_of, rows=self.rows, cores=self.cores, more=self.more)
             work.write(place, work.topics, scale, batches, growing=growing, seed=self.seed)
             running = spark()
+            work = held.enter_context(self.on_spark(running))
 
             def run_first(name: str, skipped: int, counted: int) -> Ran:
                 contender, batches = chosen[name], skipped + counted
@@ -173,6 +174,11 @@ class Contest:
                 return measure(running, place, work, contender, scale, skipped=skipped, counted=counted)
 
             yield Runs(run_first)
+
+    @contextmanager
+    def on_spark(self, spark: SparkSession) -> Iterator[Workload[Source]]:
+        """The workload with what reads its inputs in a session, which may need that while contenders run."""
+        yield self.work
 
     def check(self, place: Path, name: str, batches: int, answer: Callable[[], Sequence[pa.Table]]) -> None:
         """Refuse a contender that answers wrongly, if answers are checked where it is measured; here tests do.

@@ -5,6 +5,7 @@ Rule of this module: what is measured is Spark's own ``triggerExecution``, from 
 
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 import pyarrow as pa
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -23,11 +25,11 @@ from millpond.adapters.spark import configure
 from millpond.adapters.spark.session.said_aside import stderr_to
 from millpond.bench.flink.jobs import Streamed
 from millpond.bench.measure import bytes_below
-from millpond.bench.spark.inputs import Source, read_inputs
+from millpond.bench.spark.inputs import Source
 from millpond.bench.spark.shapes import Inputs, Scale
 from millpond.bench.spark.workers import WorkerMemory, workers_of_its_own
 from millpond.bench.spark.workloads import Contender, Workload
-from millpond.errors import MillpondError
+from millpond.errors import ConfigurationError, MillpondError
 
 _STATE: Final = ("state", "checkpoint/state")
 """The directories of durable state in a contender's directory: Millpond's, and Spark's."""
@@ -68,20 +70,28 @@ class Ran:
 
 
 @contextmanager
-def session_when_needed(cores: int, *, tuned: bool = False) -> Iterator[Callable[[], SparkSession]]:
+def session_when_needed(
+    cores: int, *, tuned: bool = False, packages: str | None = None
+) -> Iterator[Callable[[], SparkSession]]:
     """A function that gives the same session each time, which starts when it is asked for first."""
     with ExitStack() as held:
-        yield cache(lambda: held.enter_context(session(cores, tuned=tuned)))
+        yield cache(lambda: held.enter_context(session(cores, tuned=tuned, packages=packages)))
 
 
 @contextmanager
-def session(cores: int, partitions: int | None = None, *, tuned: bool = False) -> Iterator[SparkSession]:
+def session(
+    cores: int, partitions: int | None = None, *, tuned: bool = False, packages: str | None = None
+) -> Iterator[SparkSession]:
     """A session with what ``configure`` sets, or one in which Spark is at its best.
 
     Args:
         cores: of Spark.
         partitions: of a shuffle, and so tasks of a query; by default as many as cores.
         tuned: whether Spark's own state store and its exchange with Python are at their best.
+        packages: coordinates of what Spark gets from Maven; None for nothing.
+
+    Raises:
+        ConfigurationError: Spark does not get the packages.
     """
     settings = {
         "spark.ui.enabled": "false",
@@ -91,18 +101,37 @@ def session(cores: int, partitions: int | None = None, *, tuned: bool = False) -
         "spark.sql.shuffle.partitions": str(partitions or cores),
         "spark.sql.streaming.numRecentProgressUpdates": "1000000",
         **(_TUNED if tuned else {}),
+        **({"spark.jars.packages": packages} if packages else {}),
     }
     builder = configure(SparkSession.builder.master(f"local[{cores}]").appName("millpond-bench"))
     for setting, value in settings.items():
         builder = builder.config(setting, value)
     with _heard_if_it_fails():
         with stderr_to(_said()):
-            made = builder.getOrCreate()
+            made = _started(builder, packages)
         made.sparkContext.setLogLevel("OFF")
         try:
             yield made
         finally:
             made.stop()
+
+
+def _started(builder: SparkSession.Builder, packages: str | None) -> SparkSession:
+    """Start the session; Spark gets its packages before its JVM answers.
+
+    Raises:
+        ConfigurationError: it does not get them.
+    """
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        lacking = re.search(r"^.*RuntimeException: (\[.*\])$", _heard(), re.MULTILINE)
+        if packages is None or lacking is None:
+            raise
+        raise ConfigurationError(
+            f"Spark does not get --packages {packages} from Maven: {lacking[1]}; give a release that Maven Central "
+            "has, and see that it can be reached from here"
+        ) from error
 
 
 def session_name(tuned: bool) -> str:
@@ -124,10 +153,15 @@ def _heard_if_it_fails() -> Iterator[None]:
     except MillpondError:
         raise
     except Exception:
-        said = _said().fileno()  # not read by the file, whose place is that at which the processes write
-        size = os.fstat(said).st_size
-        print(os.pread(said, _HEARD, max(0, size - _HEARD)).decode(errors="replace"), file=sys.stderr)
+        print(_heard(), file=sys.stderr)
         raise
+
+
+def _heard() -> str:
+    """Return the end of what Spark's processes have said."""
+    said = _said().fileno()  # not read by the file, whose place is that at which the processes write
+    size = os.fstat(said).st_size
+    return os.pread(said, _HEARD, max(0, size - _HEARD)).decode(errors="replace")
 
 
 def scratch(directory: Path | None) -> tempfile.TemporaryDirectory[str]:
@@ -215,7 +249,7 @@ def writer_of(
 
     Its files are in the directory ``own``.
     """
-    inputs = read_inputs(spark, place, workload.topics, scale, batches, contender.static)
+    inputs = workload.read(spark, place, workload.topics, scale, batches, contender.static)
     return writer_on(inputs, contender, scale, own).trigger(availableNow=True)
 
 

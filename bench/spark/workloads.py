@@ -20,7 +20,7 @@ from millpond.bench.flink.settings import STATE_BACKENDS
 from millpond.bench.runs.asked import check_known
 from millpond.bench.runs.labels import told_apart
 from millpond.bench.spark import flink_queries, inputs, peers, topologies, verbs
-from millpond.bench.spark.inputs import Source, Topic, rows_of, write_inputs
+from millpond.bench.spark.inputs import Source, Topic, read_inputs, rows_of, write_inputs
 from millpond.bench.spark.shapes import Inputs, Scale
 from millpond.errors import ConfigurationError
 from millpond.masking import masked
@@ -111,7 +111,8 @@ class Workload(Generic[Read]):
         flink: the same in Flink SQL, if it has it.
         static: the topics that are static for all contenders.
         write: writes what is read, as ``write_inputs`` does.
-        rows_of: reads it again as a stream in order, as ``inputs.rows_of`` does.
+        read: makes streams of it, as ``read_inputs`` does.
+        rows_of: reads it again in order, as ``inputs.rows_of`` does.
         shows_costs: whether contenders come on top that show the least that Python costs.
     """
 
@@ -123,6 +124,7 @@ class Workload(Generic[Read]):
     flink: Callable[[Scale], FlinkQuery] | None = None
     static: tuple[str, ...] = ()
     write: Callable[..., None] = write_inputs
+    read: Callable[..., Inputs] = read_inputs
     rows_of: Callable[[Path, Scale, str, int, Sequence[str]], pa.Table] = rows_of
     shows_costs: bool = True
 

@@ -30,10 +30,31 @@ def bench_nexmark(
             "operators), transform_with_state (q9, q18 and q19), flink_heap or flink_rocksdb (Flink SQL)"
         ),
     ] = None,
+    kafka: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="read the events from topics on this broker of Kafka, which are made and deleted; from files by "
+            "default. Needs Spark's connector, by --packages",
+        ),
+    ] = None,
+    packages: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COORDINATES",
+            help="what Spark gets from Maven, as of spark-submit: org.apache.spark:spark-sql-kafka-0-10_2.13:RELEASE",
+        ),
+    ] = None,
     flink_python: FlinkPython = None,
     cores: Annotated[int, typer.Option(min=1, help="Spark cores")] = 2,
     files: Annotated[
-        int | None, typer.Option(min=1, help="files of each kind in a micro-batch; as many as cores by default")
+        int | None,
+        typer.Option(
+            "--files",
+            "--partitions",
+            min=1,
+            help="files of each kind in a micro-batch, or partitions of each topic; as many as cores by default",
+        ),
     ] = None,
     tuned: Tuned = False,
     seed: Seed = 1,
@@ -53,6 +74,7 @@ def bench_nexmark(
         from millpond.bench.nexmark.events import Site
         from millpond.bench.nexmark.suite import nexmark_contests
         from millpond.bench.nexmark.tables import print_results
+        from millpond.bench.nexmark.topics import check_broker, even_rows
         from millpond.bench.spark import measure
         from millpond.bench.spark.document import check_backends, document_of
         from millpond.bench.spark.queries import session_when_needed
@@ -61,11 +83,15 @@ def bench_nexmark(
     from millpond.bench.runs.tables import progress
 
     check_backends([backend])
+    site, rows = Site(rate, out_of_order, seed), -(-events // batches)
+    if kafka is not None:
+        check_broker(kafka)
+        rows = even_rows(rows, site, files or cores)
     chosen = nexmark_contests(
         query or [],
         contenders=contender,
         batches=batches,
-        rows=-(-events // batches),
+        rows=rows,
         backends=[backend],
         cores=cores,
         files=files,
@@ -73,11 +99,15 @@ def bench_nexmark(
         seed=seed,
         repeat=repeat,
         tuned=tuned,
-        site=Site(rate, out_of_order, seed),
+        site=site,
+        kafka=kafka,
         flink=flink_python,
     )
     runs = sum(map(len, (turn for one in chosen for turn in measure.rounds(list(one.chosen), one.repeat))))
-    with session_when_needed(cores, tuned=tuned) as spark, progress(Console(stderr=True), runs) as watch:
+    with (
+        session_when_needed(cores, tuned=tuned, packages=packages) as spark,
+        progress(Console(stderr=True), runs) as watch,
+    ):
         figures = document_of([measure.run(one, spark, watch) for one in chosen])
     report("nexmark", figures, print_results, json=json, width=140, html=html)
     if figures["failures"]:
