@@ -6,6 +6,7 @@ A stream of a topic ends with it, so the first few micro-batches of a source are
 """
 
 import math
+import re
 import socket
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -69,7 +70,9 @@ class Topics:
             self._make(topic, scale.files)
             self._fill(topic, place, source, scale, batches)
         reader = self._spark.readStream.format("kafka").option(_SERVERS, self._servers).option("subscribe", topic)
-        reader = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", _offsets(place, source))
+        first = [pq.read_metadata(part).num_rows for part in (place / source.name).glob("000000-*.parquet")]
+        most = offsets_limit(sum(first), scale.files)
+        reader = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", most)
         event = F.from_json(F.col("value").cast("string"), source.schema)
         return reader.load().select(event.alias("event")).select("event.*")
 
@@ -157,9 +160,18 @@ def even_rows(rows: int, site: Site, partitions: int) -> int:
     return -(-rows // step) * step
 
 
+def offsets_limit(rows: int, partitions: int) -> int:
+    """Return the ``maxOffsetsPerTrigger`` by which a micro-batch has ``rows``, as many of each partition.
+
+    Spark gives each partition a share of the limit that is no whole number, and may be a hair too small, and cuts that
+    down to one. So there is half a row more for each.
+    """
+    return rows + partitions // 2
+
+
 def connector(spark: str) -> str:
     """Return the coordinates of the connector in Maven for a release of Spark: its own, or the newest before it."""
-    release = min(spark, NEWEST_CONNECTOR, key=lambda one: [int(number) for number in one.split(".")[:3]])
+    release = min(spark, NEWEST_CONNECTOR, key=lambda one: [int(number) for number in re.findall(r"\d+", one)[:3]])
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{release}"
 
 
@@ -184,12 +196,3 @@ def _cause(error: Py4JJavaError) -> str:
     """Return what the Kafka client says."""
     thrown: Any = error.java_exception
     return str((thrown.getCause() or thrown).getMessage())
-
-
-def _offsets(place: Path, source: Source) -> int:
-    """Return the limit of a micro-batch: its rows, and half a row for each partition.
-
-    Spark gives each partition its share of the limit and cuts that down, and a share may be a hair too small.
-    """
-    parts = list((place / source.name).glob("000000-*.parquet"))
-    return sum(pq.read_metadata(part).num_rows for part in parts) + len(parts) // 2

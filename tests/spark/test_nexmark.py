@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from millpond.bench.nexmark.events import Site
 from millpond.bench.nexmark.suite import QUERIES, NexmarkContest, nexmark_contests
+from millpond.bench.nexmark.topics import connector, topics_on
 from millpond.bench.spark.inputs import Source
 from millpond.bench.spark.queries import answer_of
 from millpond.bench.spark.shapes import Scale
@@ -78,6 +79,12 @@ def test_a_contender_that_answers_wrongly_and_one_of_which_nothing_is_over_are_n
     with pytest.raises(ConfigurationError, match=r"no window of q12 is over.*give more --events, or a lower --rate"):
         right.check(tmp_path, "spark_jvm", 2, partial(answer_of, spark, tmp_path, right.work, how, SCALE, 2))
     assert found.checked == right.checked == {}
+
+
+def test_a_session_without_the_connector_for_kafka_is_told_what_to_write(spark: SparkSession) -> None:
+    advice = f"no connector for Kafka; write --kafka localhost:1 --packages {connector(spark.version)}, and it is"
+    with pytest.raises(ConfigurationError, match=advice), topics_on(spark, "localhost:1"):
+        pass
 
 
 def test_the_command_checks_and_measures_a_query_and_writes_figures(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from millpond.bench.flink.settings import STATE_BACKENDS
 from millpond.bench.nexmark.answers import ANSWERS
 from millpond.bench.nexmark.suite import QUERIES, NexmarkContest, nexmark_contests
 from millpond.bench.nexmark.tables import print_results
+from millpond.bench.pages.page import write_page
 from millpond.bench.pages.words import asked
 from millpond.bench.report import document
 from millpond.bench.spark import measure
@@ -29,6 +31,7 @@ from millpond.bench.spark.queries import Ran
 from millpond.bench.spark.workers import WorkerMemory
 from millpond.cli import app
 from millpond.errors import ConfigurationError, MillpondError
+from tests.bench.nexmark.test_topics import listening
 from tests.bench.sessions import no_session
 
 SECONDS = {"verbs": 2.0, "spark_jvm": 5.0, "transform_with_state": 8.0, "flink_heap": 4.0, "flink_rocksdb": 6.0}
@@ -66,7 +69,7 @@ def test_every_query_has_an_answer_and_is_named_by_the_command() -> None:
     assert [name for name in QUERIES if not asked("nexmark", name)] == []
     shown = CliRunner().invoke(app, ["bench", "nexmark", "--help"], env={"COLUMNS": "1000"}).output
     peers = {name for query in QUERIES.values() for name in query.peers}
-    names = *QUERIES, "verbs", *peers, *STATE_BACKENDS, "--flink-python"
+    names = *QUERIES, "verbs", *peers, *STATE_BACKENDS, "--flink-python", "--kafka", "--packages", "--partitions"
     assert [name for name in names if name not in shown] == []
 
 
@@ -135,8 +138,30 @@ def test_the_command_ends_with_1_where_an_answer_is_wrong_and_writes_the_figures
     assert CliRunner().invoke(app, [*command, "--query", "q12"]).exit_code == 0
 
 
+@pytest.mark.usefixtures("without_spark")
+def test_the_figures_say_that_the_events_come_from_kafka_in_which_partitions(tmp_path: Path) -> None:
+    written, page = tmp_path / "figures.json", tmp_path / "page.html"
+    command = ["bench", "nexmark", "--query", "q4", "--events", "1001", "--batches", "2", "--json", str(written)]
+    with listening() as address:
+        done = CliRunner().invoke(app, [*command, "--kafka", address, "--partitions", "3"])
+    assert done.exit_code == 0, done.output
+    assert "6,000 events in 2 micro-batches of topics of Kafka" in done.output
+    figures = json.loads(written.read_text())
+    assert figures["settings"] | {"source": "kafka", "partitions": 3, "rows": 3_000} == figures["settings"]
+    assert "files" not in figures["settings"]
+    write_page(figures, page)
+    assert "events in 2 micro-batches of topics of Kafka" in page.read_text()
+    again = CliRunner().invoke(app, [*command, "--files", "3"])
+    assert "1,002 events in 2 micro-batches\n" in re.sub(" +\n", "\n", again.output)
+    assert "source" not in json.loads(written.read_text())["settings"]
+
+
 def test_what_makes_no_sense_is_refused_before_anything_starts() -> None:
-    for wrong, why in ((["--backend=nothing"], "nothing"), (["--out-of-order=953"], "no multiple of 953")):
+    for wrong, why in (
+        (["--backend=nothing"], "nothing"),
+        (["--out-of-order=953"], "no multiple of 953"),
+        (["--kafka=broker"], "write --kafka HOST:PORT"),
+    ):
         done = CliRunner().invoke(app, ["bench", "nexmark", *wrong])
         assert isinstance(done.exception, ConfigurationError)
         assert why in str(done.exception)
