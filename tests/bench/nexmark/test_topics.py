@@ -20,7 +20,7 @@ POM = Path(__file__).resolve().parents[2] / "kafka" / "pom.xml"
 
 @contextmanager
 def listening(port: int = 0) -> Iterator[str]:
-    """What accepts connections, as a broker does; gives its address."""
+    """The address of a socket that accepts connections, as a broker does."""
     with socket.create_server(("127.0.0.1", port)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
