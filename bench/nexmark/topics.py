@@ -39,15 +39,16 @@ class Topics:
     """The topics of a contest, which are filled when they are read first.
 
     Args:
-        spark: the session.
         servers: brokers, as ``HOST:PORT`` with commas between.
         admin: the client that makes topics.
+
+    Attributes:
+        names: those that there are.
     """
 
-    def __init__(self, spark: SparkSession, servers: str, admin: Any) -> None:
-        self._spark, self._servers, self._admin = spark, servers, admin
+    def __init__(self, servers: str, admin: Any) -> None:
         self.names: list[str] = []
-        """The topics that there are."""
+        self._servers, self._admin = servers, admin
 
     def read(
         self,
@@ -62,22 +63,23 @@ class Topics:
 
         A topic has ``scale.files`` partitions. None of the sources is static.
         """
-        return {source.name: self._stream(place, source, scale, batches) for source in sources}
+        return {source.name: self._stream(spark, place, source, scale, batches) for source in sources}
 
-    def _stream(self, place: Path, source: Source, scale: Scale, batches: int) -> DataFrame:
+    def _stream(self, spark: SparkSession, place: Path, source: Source, scale: Scale, batches: int) -> DataFrame:
         topic = f"{place.name}-{source.name}-{batches}"
         if topic not in self.names:
-            self._make(topic, scale.files)
-            self._fill(topic, place, source, scale, batches)
-        reader = self._spark.readStream.format("kafka").option(_SERVERS, self._servers).option("subscribe", topic)
+            self._make(spark, topic, scale.files)
+            rows = read_inputs(spark, place, [source], scale, batches, static=[source.name])[source.name]
+            self._fill(topic, rows, scale.files)
+        reader = spark.readStream.format("kafka").option(_SERVERS, self._servers).option("subscribe", topic)
         first = [pq.read_metadata(part).num_rows for part in (place / source.name).glob("000000-*.parquet")]
         most = offsets_limit(sum(first), scale.files)
         reader = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", most)
         event = F.from_json(F.col("value").cast("string"), source.schema)
         return reader.load().select(event.alias("event")).select("event.*")
 
-    def _make(self, topic: str, partitions: int) -> None:
-        jvm: Any = self._spark._jvm
+    def _make(self, spark: SparkSession, topic: str, partitions: int) -> None:
+        jvm: Any = spark._jvm
         some, none = jvm.java.util.Optional.of(partitions), jvm.java.util.Optional.empty()
         new = jvm.org.apache.kafka.clients.admin.NewTopic(topic, some, none)
         try:
@@ -86,8 +88,7 @@ class Topics:
             raise ConfigurationError(f"the broker at {self._servers} makes no topic: {_cause(error)}") from None
         self.names.append(topic)
 
-    def _fill(self, topic: str, place: Path, source: Source, scale: Scale, batches: int) -> None:
-        rows = read_inputs(self._spark, place, [source], scale, batches, static=[source.name])[source.name]
+    def _fill(self, topic: str, rows: DataFrame, partitions: int) -> None:
         file = F.col("_metadata.file_name")
         placed = rows.select(
             F.to_json(F.struct(*rows.columns)).alias("value"),
@@ -95,7 +96,7 @@ class Topics:
             file.alias("file"),
             F.col("_metadata.row_index").alias("row"),
         )
-        in_order = placed.repartition(scale.files, "partition").sortWithinPartitions("file", "row")
+        in_order = placed.repartition(partitions, "partition").sortWithinPartitions("file", "row")
         writer = in_order.select("value", "partition").write.format("kafka")
         writer.option(_SERVERS, self._servers).option("topic", topic).save()
 
@@ -119,7 +120,7 @@ def topics_on(spark: SparkSession, servers: str) -> Iterator[Topics]:
             admin.describeCluster().nodes().get()
         except Py4JJavaError as error:
             raise _no_broker(servers, _cause(error)) from None
-        topics = Topics(spark, servers, admin)
+        topics = Topics(servers, admin)
         try:
             yield topics
         finally:

@@ -22,7 +22,7 @@ from millpond.bench.spark.queries import answer_of
 from millpond.bench.spark.shapes import Scale
 from millpond.bench.spark.workloads import VERBS
 from millpond.errors import ConfigurationError
-from tests.bench.nexmark.test_topics import listening
+from tests.bench.listening import listening
 from tests.kafka.broker import Broker
 from tests.kafka.jars import connector_jars
 

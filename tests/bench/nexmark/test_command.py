@@ -31,7 +31,7 @@ from millpond.bench.spark.queries import Ran
 from millpond.bench.spark.workers import WorkerMemory
 from millpond.cli import app
 from millpond.errors import ConfigurationError, MillpondError
-from tests.bench.nexmark.test_topics import listening
+from tests.bench.listening import listening
 from tests.bench.sessions import no_session
 
 SECONDS = {"verbs": 2.0, "spark_jvm": 5.0, "transform_with_state": 8.0, "flink_heap": 4.0, "flink_rocksdb": 6.0}

@@ -1,9 +1,6 @@
 """Topics of Kafka as the source of Nexmark's events, without a broker: how they are cut, and what is refused."""
 
 import re
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,15 +11,9 @@ from millpond.bench.nexmark.events import Site
 from millpond.bench.nexmark.files import events_of
 from millpond.bench.nexmark.topics import NEWEST_CONNECTOR, check_broker, connector, even_rows, offsets_limit
 from millpond.errors import ConfigurationError
+from tests.bench.listening import listening
 
 POM = Path(__file__).resolve().parents[2] / "kafka" / "pom.xml"
-
-
-@contextmanager
-def listening(port: int = 0) -> Iterator[str]:
-    """The address of a socket that accepts connections, as a broker does."""
-    with socket.create_server(("127.0.0.1", port)) as server:
-        yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
 @pytest.mark.parametrize(("rows", "group", "partitions"), [(1, 1, 1), (600, 70, 3), (1_000, 1_000, 2), (777, 21, 8)])
