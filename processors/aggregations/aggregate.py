@@ -38,7 +38,7 @@ from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.runtime.promises import Promises
 from millpond.processors.tables.config import TableConfig
-from millpond.processors.tables.table_store import TableStore
+from millpond.processors.tables.table_view import TableStore
 from millpond.processors.tables.time_to_live import TimeToLive
 from millpond.processors.tables.update_cache import UpdateForwarder
 from millpond.stores.encoding.column_serdes import column_serde
@@ -171,7 +171,7 @@ class Aggregate(Operator):
         # Of those that come after an update in the same micro-batch, only the last is forwarded anyway.
         self._tells_each = self._ttl.tells and (self._config.send_olds or not self._caching)
         self._updates = UpdateForwarder(context, self._spec.key_serde, caching=self._caching)
-        self._columns = self._columns_of(self._many)
+        self._columns = self._columns_of(self._table)
 
     def process(self, batch: Batch) -> None:
         kept = without_nulls(self.context, batch)
@@ -229,15 +229,13 @@ class Aggregate(Operator):
         self._updates.replaced(len(records) - len(updates))
         self._updates.send_columns(updates)
 
-    def _columns_of(self, store: TimestampedKeyValueStore[Any, Any] | None) -> TimestampedColumns | None:
+    def _columns_of(self, table: TableStore) -> TimestampedColumns | None:
         """Return the store for whole columns; None if values or aggregates have to be objects."""
-        keys, values = column_serde(self._spec.key_serde), column_serde(self._spec.value_serde)
+        keys, fold, columns = column_serde(self._spec.key_serde), self._column_fold, table.columns
         tells_each = (self._config.send_olds or self._tells_each) and not self._caching
-        if store is None or tells_each or self._spec.key_serde not in PLAIN_KEYS:
+        if tells_each or keys is None or fold is None or not isinstance(columns, TimestampedColumns):
             return None
-        if self._column_fold is None or keys is None or values is None or not values.takes(self._column_fold.result):
-            return None
-        return TimestampedColumns(store, keys, values)
+        return columns if columns.takes(keys.type, fold.result) else None
 
     def advance(self, time: int) -> None:
         self.expire(time)

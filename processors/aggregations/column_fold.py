@@ -177,7 +177,7 @@ def fold_columns(
     else:
         times = np.maximum(reached_by_key(columns.timestamps, groups.numbers), known[groups.numbers])
         updates = Columns(columns.keys, fold.running(groups, columns.values, before), times)
-    store.put(groups.keys.take(order), totals.take(order), pa.array(latest).take(order))
+    store.put(groups.keys.take(order), totals.take(order), latest[order.to_numpy()])
     return updates
 
 
@@ -189,7 +189,7 @@ def merge_columns(fold: MergingFold, store: TimestampedColumns, partials: Column
     owners = np.concatenate([np.flatnonzero(there.to_numpy(zero_copy_only=False)), groups.numbers])
     totals = fold.merged(Groups(groups.keys, owners), pa.concat_arrays([before.filter(there), partials.values]))
     latest = np.maximum(known, groups.latest(partials.timestamps))
-    store.put(groups.keys.take(order), totals.take(order), pa.array(latest).take(order))
+    store.put(groups.keys.take(order), totals.take(order), latest[order.to_numpy()])
     return Columns(groups.keys, totals, latest, olds=told if olds else None)
 
 

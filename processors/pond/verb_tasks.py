@@ -32,7 +32,7 @@ from millpond.processors.runtime.failures import FailurePolicy
 from millpond.processors.runtime.late import LateRecords
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.tasks.task import Task
-from millpond.processors.tables.value_getters import ValueGetter
+from millpond.processors.tables.table_view import TableView
 from millpond.processors.verbs.record_words import VerbWords
 from millpond.stores.encoding.times import TimeUnit
 
@@ -193,7 +193,7 @@ class VerbTasks:
         arrived: dict[int, list[Blob]],
         number: int,
         stores: TaskStores,
-        tables: Mapping[str, ValueGetter],
+        tables: Mapping[str, TableView],
         clock: int,
     ) -> Iterator[pa.Table]:
         """Yield the results of a sub-topology's tasks; add what they send to others to what has arrived."""

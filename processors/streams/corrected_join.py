@@ -30,7 +30,7 @@ from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.runtime.promises import Promises
 from millpond.processors.streams.vectorized_table_join import VectorizedStreamTableJoin
-from millpond.processors.tables.value_getters import store_getter
+from millpond.processors.tables.table_view import store_view
 from millpond.stores.encoding.serdes import Serde
 from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, NO_TIME
 from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
@@ -161,7 +161,7 @@ class CorrectedJoin(VectorizedStreamTableJoin):
         unfit: Unfit = Unfit.MISS,
     ) -> None:
         super().__init__(
-            store_getter(table),
+            store_view(table),
             joiner,
             join_type,
             tolerance=tolerance,

@@ -26,8 +26,8 @@ from millpond.processors.runtime.late import Booleans, Integers
 from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.runtime.promises import Promises
+from millpond.processors.tables.table_view import ViewFactory
 from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer
-from millpond.processors.tables.value_getters import ValueGetterFactory
 from millpond.stores.encoding.times import FARTHEST, MAX_TIME, NO_TIME
 
 _log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class StreamTableJoin(Operator):
     dropped by both. A record without a time (``NO_TIME``) waits for nothing.
 
     Args:
-        table: the table's value getter.
+        table: the table's view.
         joiner: called with the record's key, its value and the table's.
         join_type: inner, or left, which keeps a record without a match.
         selector: ``selector(key, value)`` returns the key to look up; the record's own unless given.
@@ -62,7 +62,7 @@ class StreamTableJoin(Operator):
 
     def __init__(
         self,
-        table: ValueGetterFactory,
+        table: ViewFactory,
         joiner: Callable[[Any, Any, Any], Any],
         join_type: JoinType,
         *,
@@ -104,9 +104,9 @@ class StreamTableJoin(Operator):
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
-        self._getter = self._factory.make(context)
+        self._view = self._factory.make(context)
         if self.promises.by_key or self._at_flush:
-            looks_up = dict.fromkeys(self._factory.stores, self._getter.versioned)
+            looks_up = dict.fromkeys(self._factory.stores, self._view.versioned)
             self.promises = replace(self.promises, looks_up=looks_up)
         self._warned = False
         self._buffer: TimeOrderedBuffer | None = None
@@ -220,11 +220,11 @@ class StreamTableJoin(Operator):
         return found, [entry is None and key is not None for entry, key in zip(found, wanted, strict=True)]
 
     def _get(self, keys: list[Any], records: Batch) -> list[Any]:
-        if not self._getter.versioned:
-            return self._getter.get_many(keys)
+        if not self._view.versioned:
+            return self._view.get_many(keys)
         if self._direction is AsofDirection.FORWARD:
             return self._following(keys, records)
-        before = self._getter.get_many_as_of(keys, moved(records.timestamps, self._first))
+        before = self._view.get_many_as_of(keys, moved(records.timestamps, self._first))
         before = self._passed(before, keys, records, self._older)
         if self._direction is AsofDirection.BACKWARD:
             return before
@@ -237,13 +237,13 @@ class StreamTableJoin(Operator):
 
     def _older(self, keys: list[Any], timestamps: list[int], found: list[int]) -> list[Any]:
         """Return the versions before those that were found, as of just before their times."""
-        return self._getter.get_many_as_of(keys, [time - 1 for time in found])
+        return self._view.get_many_as_of(keys, [time - 1 for time in found])
 
     def _newer(self, keys: list[Any], timestamps: list[int], found: list[int]) -> list[Any]:
         """Return the first version after each that was found, within the tolerance of the record."""
         ahead = self._ahead
         latest = [time if time == NO_TIME else min(time + ahead, MAX_TIME) for time in timestamps]
-        return self._getter.get_many_from(keys, [time + 1 for time in found], latest)
+        return self._view.get_many_from(keys, [time + 1 for time in found], latest)
 
     def _passed(self, found: list[Any], keys: list[Any], records: Batch, further: _Further) -> list[Any]:
         """Return the versions that were found; one that does not fit gives way to the next one that does."""
@@ -291,7 +291,7 @@ class StreamTableJoin(Operator):
 
     def _missed(self, nothing: Sequence[bool] | Booleans, timestamps: Sequence[int] | Integers) -> Booleans | None:
         """Return which records found ``nothing`` and lie beyond the table's history; None if none do."""
-        horizon = self._getter.horizon() if self._getter.versioned else None
+        horizon = self._view.horizon() if self._view.versioned else None
         if horizon is None or not len(timestamps):
             return None
         times = np.asarray(moved(timestamps, self._from), np.int64)
@@ -299,12 +299,12 @@ class StreamTableJoin(Operator):
 
     def _note_missed(self, records: Records, missed: Booleans | None) -> None:
         """Count and tell of the records that were looked up beyond the history."""
-        horizon = self._getter.horizon()
+        horizon = self._view.horizon()
         if missed is None or horizon is None or not missed.any():
             return
         self.context.count(CounterName.BEYOND_HISTORY_RETENTION, int(np.count_nonzero(missed)))
         times = np.asarray(moved(records.timestamps, self._from), np.int64)
-        allowed = self._getter.history_retention()
+        allowed = self._view.history_retention()
         reached = np.full(len(times), horizon + allowed)
         self.context.tell_late(CounterName.BEYOND_HISTORY_RETENTION, records, missed, reached, horizon - times, allowed)
         if not self._warned:

@@ -70,7 +70,7 @@ class VectorizedStreamTableJoin(StreamTableJoin):
     def _look_up_columns(self, kept: Columns) -> tuple[Array, Array]:
         """Return the table's value for each record, and its timestamp."""
         keyed = kept.present()
-        found = self._getter.get_columns(keyed.keys, moved(keyed.timestamps, self._first))
+        found = self._view.get_columns_as_of(keyed.keys, moved(keyed.timestamps, self._first))
         if found is None:
             entries = self._look_up(kept.to_batch())[0]
             times = [None if entry is None else entry.timestamp for entry in entries]
@@ -86,7 +86,7 @@ class VectorizedStreamTableJoin(StreamTableJoin):
         begun, size = since.take(pa.array(failing)), len(records)
         while len(failing):
             rows = records.taken(failing)
-            older = self._getter.get_columns(rows.keys, begun.to_numpy() - 1)
+            older = self._view.get_columns_as_of(rows.keys, begun.to_numpy() - 1)
             assert older is not None
             values.append(older[0])
             times.append(older[1])
@@ -142,7 +142,7 @@ class VectorizedStreamTableJoin(StreamTableJoin):
 
     def _values(self, entries: list[Any]) -> Array:
         """Return the table's values, of their own type even where all of them are null."""
-        return pa.array([None if entry is None else entry.value for entry in entries], self._getter.value_type)
+        return pa.array([None if entry is None else entry.value for entry in entries], self._view.value_type)
 
 
 def _without(found: Array, hidden: Booleans) -> Array:

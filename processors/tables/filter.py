@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from millpond.processors.runtime.batches.columns import Array, valid
 from millpond.processors.runtime.batches.user_functions import ColumnFunction
-from millpond.processors.tables.value_operator import Found, TableOperation
+from millpond.processors.tables.table_view import Found
+from millpond.processors.tables.value_operator import TableOperation
 from millpond.stores.encoding.nulls import spread
 
 

@@ -19,7 +19,7 @@ from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.runtime.promises import Promises
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.latest_only import latest_only
-from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory
+from millpond.processors.tables.table_view import TableView, ViewFactory
 from millpond.processors.tables.value_operator import readable
 from millpond.processors.tables.writer import TableProcessor
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
@@ -32,7 +32,7 @@ class TableTableJoin(Operator):
     """One side of a join: takes that side's updates and looks up the other.
 
     Args:
-        other: the other side's value getter.
+        other: the other side's view.
         joiner: called with the key, the left and the right value.
         join_type: the type of the join.
         side: the side.
@@ -44,7 +44,7 @@ class TableTableJoin(Operator):
 
     def __init__(
         self,
-        other: ValueGetterFactory,
+        other: ViewFactory,
         joiner: Joiner,
         join_type: JoinType,
         *,
@@ -61,14 +61,14 @@ class TableTableJoin(Operator):
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
-        self._getter = self._other.make(context)
+        self._view = self._other.make(context)
         self.promises = replace(self.promises, looks_up=dict.fromkeys(self._other.stores, False))
 
     def process(self, batch: Batch) -> None:
         self.context.attempt(self._join_all, latest_only(self.context, batch, self._versioned))
 
     def _join_all(self, batch: Batch) -> None:
-        found = self._getter.get_many(batch.keys)
+        found = self._view.get_many(batch.keys)
         changing = self._changing(batch, found)
         if not all(changing):
             batch, found = batch.select(changing), list(compress(found, changing))
@@ -147,11 +147,11 @@ class JoinedTable(TableProcessor):
         self._output.write_columns(columns)
 
 
-class JoinGetter(ValueGetter):
+class JoinView(TableView):
     """Reads a joined table without a store through its two sides. It is never versioned (KIP-914)."""
 
     def __init__(
-        self, left: ValueGetter, right: ValueGetter, joiner: Joiner, join_type: JoinType, context: ProcessorContext
+        self, left: TableView, right: TableView, joiner: Joiner, join_type: JoinType, context: ProcessorContext
     ) -> None:
         self._left = left
         self._right = right

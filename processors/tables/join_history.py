@@ -16,8 +16,8 @@ from millpond.processors.runtime.batches.headers import Headers
 from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.runtime.promises import Promises
-from millpond.processors.tables.join import Joiner, JoinGetter
-from millpond.processors.tables.value_getters import ValueGetterFactory
+from millpond.processors.tables.join import Joiner, JoinView
+from millpond.processors.tables.table_view import ViewFactory
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 
 _ANY = object()
@@ -28,8 +28,8 @@ class TableHistoryJoin(Operator):
     """One side of a join with a complete history.
 
     Args:
-        this: this side's value getter.
-        other: the other side's value getter.
+        this: this side's view.
+        other: the other side's view.
         joiner: called with the key, the left and the right value.
         join_type: the type of the join.
         side: the side.
@@ -38,7 +38,7 @@ class TableHistoryJoin(Operator):
     promises = Promises(repeatable=True, by_key=True)
 
     def __init__(
-        self, this: ValueGetterFactory, other: ValueGetterFactory, joiner: Joiner, join_type: JoinType, *, side: Side
+        self, this: ViewFactory, other: ViewFactory, joiner: Joiner, join_type: JoinType, *, side: Side
     ) -> None:
         self._factories = this, other
         self._joiner = joiner
@@ -105,7 +105,7 @@ class TableHistoryJoin(Operator):
         return self._joiner(key, *self._sides(this, other)) if self._stands(this, other) else None
 
 
-class JoinHistoryGetter(JoinGetter):
+class JoinHistoryView(JoinView):
     """Reads a joined table with a complete history at any time, through its two sides."""
 
     versioned = True

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from millpond.processors.tables.value_operator import Found, TableOperation
+from millpond.processors.tables.table_view import Found
+from millpond.processors.tables.value_operator import TableOperation
 from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP, ValueAndTimestamp
 
 

@@ -21,7 +21,7 @@ from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.runtime.promises import Promises
 from millpond.processors.tables.latest_only import latest_only
-from millpond.processors.tables.value_getters import StoreGetter
+from millpond.processors.tables.table_view import TableStore
 from millpond.stores.encoding.times import MIN_TIME
 
 _Integers = npt.NDArray[np.int64]
@@ -111,7 +111,7 @@ class MultiJoin(Operator):
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
-        self._getters = [StoreGetter(context.store(name)) for name in self._stores]
+        self._tables = [TableStore(context.store(name)) for name in self._stores]
         self.promises = replace(self.promises, looks_up=dict.fromkeys(self._stores, False))
         self._waiting: list[Records] = []
 
@@ -155,10 +155,10 @@ class MultiJoin(Operator):
 
     def _latest(self, place: int, keys: Array) -> tuple[Array, Array]:
         """Return the row of each key and its time, null where there is none."""
-        found = self._getters[place].get_latest_columns(keys)
+        found = self._tables[place].get_columns(keys)
         if found is not None:
             return found[0].cast(pa.binary()), found[1]
-        entries = self._getters[place].get_many(keys.to_pylist())
+        entries = self._tables[place].get_many(keys.to_pylist())
         return (
             pa.array([None if one is None else one.value for one in entries], pa.binary()),
             pa.array([None if one is None else one.timestamp for one in entries], pa.int64()),

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.processors.runtime.batches.columns import Array, valid
-from millpond.processors.tables.value_getters import ValueGetter
+from millpond.processors.tables.table_view import Found, TableView
 from millpond.stores.encoding.rows.byte_columns import offsets_of
 from millpond.stores.encoding.times import MAX_TIME
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
@@ -32,7 +32,7 @@ _BLOCK: Final = 1 << 15
 """The number of keys that take a step together."""
 
 
-class GetterAt(Protocol):
+class ViewAt(Protocol):
     """A table that is read at one of its versions. Travels to the workers."""
 
     @property
@@ -91,7 +91,7 @@ class VersionRows(NamedTuple):
         return sum(int(one.nbytes) for one in columns if one is not None)
 
 
-class SortedVersions(ValueGetter):
+class SortedVersions(TableView):
     """Looks the rows of a table up.
 
     Args:
@@ -102,7 +102,7 @@ class SortedVersions(ValueGetter):
         rows: the rows, sorted.
 
     >>> rows = VersionRows(pa.array([b"k", b"k"]), pa.array([b"b", b"a"]), np.array([7, 3]), None, np.array([0, 0]))
-    >>> values, since = SortedVersions(rows).get_columns(pa.array([b"k", b"k", b"l"]), np.array([6, 9, 9]))
+    >>> values, since = SortedVersions(rows).get_columns_as_of(pa.array([b"k", b"k", b"l"]), np.array([6, 9, 9]))
     >>> values.to_pylist(), since.to_pylist()
     ([b'a', b'b', None], [3, 7, None])
     """
@@ -137,26 +137,24 @@ class SortedVersions(ValueGetter):
         own = np.append(np.where(live, np.arange(size), size), size)
         return np.minimum.accumulate(own[::-1])[::-1]
 
-    def get(self, key: Any) -> ValueAndTimestamp[Any] | None:
+    def get(self, key: Any) -> Found:
         return self.get_as_of(key, MAX_TIME)
 
-    def get_as_of(self, key: Any, timestamp: int) -> ValueAndTimestamp[Any] | None:
+    def get_as_of(self, key: Any, timestamp: int) -> Found:
         return self.get_many_as_of([key], [timestamp])[0]
 
-    def get_many_as_of(self, keys: Sequence[Any], timestamps: Sequence[int]) -> list[ValueAndTimestamp[Any] | None]:
-        values, since = self.get_columns(pa.array(keys, pa.binary()), np.array(timestamps, np.int64))
+    def get_many_as_of(self, keys: Sequence[Any], timestamps: Sequence[int]) -> list[Found]:
+        values, since = self.get_columns_as_of(pa.array(keys, pa.binary()), np.array(timestamps, np.int64))
         return _entries(values, since)
 
-    def get_many_from(
-        self, keys: Sequence[Any], earliest: Sequence[int], latest: Sequence[int]
-    ) -> list[ValueAndTimestamp[Any] | None]:
+    def get_many_from(self, keys: Sequence[Any], earliest: Sequence[int], latest: Sequence[int]) -> list[Found]:
         groups = self._groups(pa.array(keys, pa.binary()))
         at = self._following[self._behind(groups, np.array(earliest, np.int64) - 1)]
         there = (groups >= 0) & (at < self._ends_of(groups))
         there[there] = self.rows.times[at[there]] <= np.array(latest, np.int64)[there]
         return _entries(*self._taken(at, there))
 
-    def get_columns(self, keys: Array, timestamps: npt.NDArray[np.int64]) -> tuple[Array, Array]:
+    def get_columns_as_of(self, keys: Array, timestamps: Integers) -> tuple[Array, Array]:
         groups = self._groups(keys)
         at = self._behind(groups, timestamps) - 1
         return self._taken(at, (groups >= 0) & (at >= self._begins_of(groups)))
@@ -214,7 +212,7 @@ def _settle(order: Integers, tied: npt.NDArray[np.bool_], rows: VersionRows) -> 
     order[among] = members[by_value.to_numpy()]
 
 
-def _entries(values: Array, since: Array) -> list[ValueAndTimestamp[Any] | None]:
+def _entries(values: Array, since: Array) -> list[Found]:
     """Return the values that were found as objects."""
     found: Iterable[tuple[Any, Any]] = zip(values.to_pylist(), since.to_pylist(), strict=True)
     return [None if value is None else ValueAndTimestamp(value, time) for value, time in found]

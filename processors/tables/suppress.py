@@ -15,7 +15,7 @@ from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.suppress_buffer import SuppressBuffer
-from millpond.processors.tables.value_getters import ValueGetter
+from millpond.processors.tables.table_view import TableView
 from millpond.stores.encoding.serdes import Serde
 from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP, ValueAndTimestamp
 
@@ -125,10 +125,10 @@ class Suppress(Operator):
         )
 
 
-class SuppressedGetter(ValueGetter):
+class SuppressedView(TableView):
     """The table as operators downstream know it: without the updates that are held back."""
 
-    def __init__(self, buffer: SuppressBuffer, key_serde: Serde[Any], parent: ValueGetter) -> None:
+    def __init__(self, buffer: SuppressBuffer, key_serde: Serde[Any], parent: TableView) -> None:
         self._buffer = buffer
         self._key_serde = key_serde
         self._parent = parent

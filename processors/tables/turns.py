@@ -13,9 +13,8 @@ import numpy.typing as npt
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.order.time_order import reached_by_key
-from millpond.processors.tables.table_store import TableStore
+from millpond.processors.tables.table_view import TableStore
 from millpond.stores.encoding.times import MIN_TIME
-from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
 
 R = TypeVar("R", Batch, Columns)
 _Integers = npt.NDArray[np.int64]
@@ -25,11 +24,11 @@ class Turns:
     """Gives updates times at which they count.
 
     Args:
-        store: the store of the table.
+        table: the store of the table.
     """
 
-    def __init__(self, store: TableStore) -> None:
-        self._store = store
+    def __init__(self, table: TableStore) -> None:
+        self._table = table
 
     def taken(self, records: R) -> R:
         """Return the updates, in their order, none of them at an earlier time than the one of its key before it.
@@ -43,7 +42,7 @@ class Turns:
             return records
         keys, numbers = _numbered(records)
         asked = np.unique(numbers[times < known])
-        found = self._store.latest_times([keys[number] for number in asked.tolist()])
+        found = self._table.latest_times([keys[number] for number in asked.tolist()])
         before = [(time, number) for time, number in zip(found, asked.tolist(), strict=True) if time is not None]
         first = np.array(before, np.int64).reshape(-1, 2)
         reached = reached_by_key(np.concatenate([first[:, 0], times]), np.concatenate([first[:, 1], numbers]))
@@ -54,10 +53,8 @@ class Turns:
 
     def _newest(self) -> int:
         """Return the time that no update of the store is newer than."""
-        store: Any = self._store.store
-        versioned = isinstance(store, VersionedKeyValueStore)
-        observed = store.observed_stream_time if versioned else store.expiry.observed
-        return MIN_TIME if observed is None else int(observed)
+        observed: int | None = self._table.store.observed_stream_time
+        return MIN_TIME if observed is None else observed
 
 
 def _numbered(records: Batch | Columns) -> tuple[Sequence[Any], _Integers]:

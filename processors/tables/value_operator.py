@@ -1,7 +1,7 @@
 """The common part of filter, map_values and transform_values: a table made of another, value by value.
 
 Such a table has a store only if it asks for one. Without one it is read through its parent: the operation is applied to
-what the parent's value getter finds.
+what the parent's view finds.
 
 A row for which the operation fails is not in the new table, if the policy leaves such records out. So it makes no
 difference whether the new table has a store, and no reader sees a value that its parent has lost.
@@ -17,11 +17,8 @@ from millpond.processors.runtime.batches.headers import Headers
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.runtime.promises import Promises
 from millpond.processors.tables.config import TableConfig
-from millpond.processors.tables.value_getters import ValueGetter
+from millpond.processors.tables.table_view import Found, TableView
 from millpond.processors.tables.writer import TableProcessor, without_repeated_tombstones
-from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
-
-Found = ValueAndTimestamp[Any] | None
 
 
 class TableOperation(ABC):
@@ -43,10 +40,10 @@ class TableOperation(ABC):
         """Return the result of a look-up in the new table, from that of the old table, ``found``."""
 
 
-class OperationGetter(ValueGetter):
+class OperationView(TableView):
     """Reads a table without a store through its parent."""
 
-    def __init__(self, parent: ValueGetter, operation: TableOperation, context: ProcessorContext) -> None:
+    def __init__(self, parent: TableView, operation: TableOperation, context: ProcessorContext) -> None:
         self._parent = parent
         self._read = readable(operation.read, context)
         self.versioned = parent.versioned

@@ -14,9 +14,9 @@ import pyarrow as pa
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.runtime.batches.columns import Array, Columns, as_column, valid
 from millpond.processors.runtime.processor import ProcessorContext
-from millpond.processors.tables.join import JoinGetter, TableTableJoin, latest_of
+from millpond.processors.tables.join import JoinView, TableTableJoin, latest_of
 from millpond.processors.tables.latest_only import latest_only
-from millpond.processors.tables.value_getters import ValueGetter
+from millpond.processors.tables.table_view import TableView
 from millpond.stores.encoding.nulls import spread
 from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
@@ -117,7 +117,7 @@ class VectorizedTableTableJoin(TableTableJoin):
 
     def _join_columns(self, columns: Columns) -> Columns | None:
         """Return the results; None if the other side has to be looked up by objects."""
-        found = self._getter.get_latest_columns(columns.keys)
+        found = self._view.get_columns(columns.keys)
         if found is None:
             return None
         others, times = found
@@ -148,7 +148,7 @@ class VectorizedTableTableJoin(TableTableJoin):
         return self._columns.join_values(keys, left, right)
 
 
-class VectorizedJoinGetter(JoinGetter):
+class VectorizedJoinView(JoinView):
     """Reads a joined table without a store through its two sides, many keys at once.
 
     Args:
@@ -160,8 +160,8 @@ class VectorizedJoinGetter(JoinGetter):
 
     def __init__(
         self,
-        left: ValueGetter,
-        right: ValueGetter,
+        left: TableView,
+        right: TableView,
         columns: JoinedColumns,
         join_type: JoinType,
         context: ProcessorContext,
@@ -181,8 +181,8 @@ class VectorizedJoinGetter(JoinGetter):
             for value, one, other in zip(values, left, right, strict=True)
         ]
 
-    def get_latest_columns(self, keys: Array) -> tuple[Array, Array] | None:
-        left, right = self._left.get_latest_columns(keys), self._right.get_latest_columns(keys)
+    def get_columns(self, keys: Array) -> tuple[Array, Array] | None:
+        left, right = self._left.get_columns(keys), self._right.get_columns(keys)
         if left is None or right is None:
             return None
         try:
@@ -191,6 +191,3 @@ class VectorizedJoinGetter(JoinGetter):
             return None
         times = np.maximum(*(side[1].fill_null(MIN_TIME).to_numpy() for side in (left, right)))
         return values, pa.array(times, mask=~valid(values))
-
-    def get_columns(self, keys: Array, timestamps: Any) -> tuple[Array, Array] | None:
-        return self.get_latest_columns(keys)

@@ -2,31 +2,29 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
 
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.columns import Array, Columns, Records, valid
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.runtime.late import Booleans
+from millpond.processors.runtime.late import Booleans, Integers
 from millpond.processors.runtime.operator import Operator
+from millpond.processors.runtime.order.time_order import stable_order
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.config import TableConfig
-from millpond.processors.tables.table_columns import table_columns, values_before
-from millpond.processors.tables.table_store import TableStore
+from millpond.processors.tables.table_view import Found, TableStore
 from millpond.processors.tables.time_to_live import TimeToLive
 from millpond.processors.tables.turns import Turns
 from millpond.processors.tables.update_cache import UpdateForwarder
 from millpond.stores.encoding.serdes import PLAIN_KEYS
 from millpond.stores.encoding.times import MIN_TIME
-from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore, ValueAndTimestamp
+from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
 from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
 
 R = TypeVar("R", Batch, Columns)
-_Found: TypeAlias = list[ValueAndTimestamp[Any] | None]
-_Kept: TypeAlias = TimestampedKeyValueStore[Any, Any] | VersionedKeyValueStore[Any, Any]
 
 
 class TableWriter:
@@ -46,7 +44,6 @@ class TableWriter:
         self._versioned = store if isinstance(store, VersionedKeyValueStore) else None
         self._key_serde = store.key_serde
         self._plain_keys = store.key_serde in PLAIN_KEYS
-        self._columns = table_columns(store)
         self._updates = UpdateForwarder(context, store.key_serde, caching=config.caching)
         self._ttl = TimeToLive(context, store)
         # If neither goes by time, the order in which updates come is enough.
@@ -108,23 +105,24 @@ class TableWriter:
         self._updates.send(written)
 
     def _write_columns(self, columns: Columns) -> None:
-        table = self._columns
-        if table is None or not len(columns) or not table.takes(columns.keys.type, columns.values.type):
+        table = self._table
+        if not len(columns) or not table.takes(columns.keys.type, columns.values.type):
             self._write(columns.to_batch(), drop_repeated_tombstones=False)
             return
         self._begin()
         known = self._olds_of(columns)
         if not self._send_olds or known is not None:
-            ends = table.put(columns.keys, columns.values, columns.timestamps)
+            ends = table.put_columns(columns.keys, columns.values, columns.timestamps)
             olds = known if self._send_olds else None
         else:
             encoded = columns.keys.dictionary_encode()
             places = encoded.indices.to_numpy()
             reached = self._ttl.reached_first(places, len(encoded.dictionary), columns.timestamps)
-            current, _ = table.get_latest(encoded.dictionary, reached)
-            ends = table.put(columns.keys, columns.values, columns.timestamps)
+            current = table.get_columns(encoded.dictionary, reached)
+            assert current is not None, "it takes these keys"
+            ends = table.put_columns(columns.keys, columns.values, columns.timestamps)
             numbers = encoded.indices.to_numpy().astype(np.int64)
-            olds = values_before(numbers, current, table.own(columns.values), ends == VALID_TO_UNDEFINED)
+            olds = values_before(numbers, current[0], table.own(columns.values), ends == VALID_TO_UNDEFINED)
         self._updates.send_columns(self._put_columns(columns, olds, ends))
 
     def advance(self, time: int) -> None:
@@ -163,7 +161,9 @@ class TableWriter:
         if self._ttl.tells:
             self._updates.send(self._ttl.expired(olds=self._send_olds))
 
-    def _get_many_at(self, keys: Sequence[Any], timestamps: Sequence[int]) -> tuple[list[Any], _Found, _Found]:
+    def _get_many_at(
+        self, keys: Sequence[Any], timestamps: Sequence[int]
+    ) -> tuple[list[Any], list[Found], list[Found]]:
         """Return each key, its entry when its first record comes, and unreported entries that have expired by then."""
         serialize = self._key_serde.serialize
         first: dict[Any, tuple[Any, int]] = {}
@@ -173,7 +173,7 @@ class TableWriter:
         return distinct, *self._table.get_many_at(distinct, reached)
 
     def _write_many(self, store: TimestampedKeyValueStore[Any, Any], batch: Batch) -> Batch:
-        current = self._latest_values(store, batch)
+        current = self._latest_values(batch)
         olds = []
         for key, value in zip(batch.keys, batch.values, strict=True):
             olds.append(current[key])
@@ -184,7 +184,7 @@ class TableWriter:
     def _write_versions(self, store: VersionedKeyValueStore[Any, Any], batch: Batch) -> Batch:
         olds = self._olds_of(batch) if self._send_olds else None
         try:
-            current = self._latest_values(store, batch) if self._send_olds and olds is None else None
+            current = self._latest_values(batch) if self._send_olds and olds is None else None
             ends = store.put_many(batch.keys, batch.values, batch.timestamps)
         except Exception:  # nothing was put, and one by one shows whose fault it is
             return self._write_each(batch, drop_repeated_tombstones=False)
@@ -203,7 +203,7 @@ class TableWriter:
         latest = None if all(ends_open) else ends_open
         return _updates(batch, olds, latest).select([end != NOT_PUT for end in ends])
 
-    def _put_columns(self, columns: Columns, olds: Array | None, ends: npt.NDArray[np.int64]) -> Columns:
+    def _put_columns(self, columns: Columns, olds: Array | None, ends: Integers) -> Columns:
         """Return ``_put`` of columns."""
         put, latest = ends != NOT_PUT, ends == VALID_TO_UNDEFINED
         self._note_expired(columns, ~put)
@@ -257,12 +257,12 @@ class TableWriter:
         reached, allowed = np.maximum(np.maximum.accumulate(times), self._reached), self._versioned.grace
         self._context.tell_late(CounterName.DROPPED_EXPIRED, records, late, reached, reached - times - allowed, allowed)
 
-    def _latest_values(self, store: _Kept, batch: Batch) -> dict[Any, Any]:
+    def _latest_values(self, batch: Batch) -> dict[Any, Any]:
         if self._ttl.expires:
             keys, found, _ = self._get_many_at(batch.keys, batch.timestamps)
             return {key: None if kept is None else kept.value for key, kept in zip(keys, found, strict=True)}
         distinct = list(dict.fromkeys(batch.keys))
-        found = store.get_many(distinct)
+        found = self._table.get_many(distinct)
         return {key: None if kept is None else kept.value for key, kept in zip(distinct, found, strict=True)}
 
     def _value_before(self, key: Any, timestamp: int) -> Any:
@@ -283,6 +283,34 @@ def without_repeated_tombstones(updates: R) -> R:
         return updates.select(valid(updates.values) | valid(updates.olds))
     changed = [new is not None or old is not None for new, old in zip(updates.values, updates.olds, strict=True)]
     return updates.select(changed)
+
+
+def values_before(numbers: Integers, current: Array, values: Array, counts: Booleans) -> Array:
+    """Return the value that each update's key had before it.
+
+    Args:
+        numbers: the number of each update's key.
+        current: the value of each key before all updates.
+        values: the new values, of the same type.
+        counts: a mask of the updates that give their key its value.
+
+    >>> numbers, counts = np.array([0, 1, 0, 0]), np.array([True, True, False, True])
+    >>> values_before(numbers, pa.array(["a", None]), pa.array(["b", "c", "late", "d"]), counts).to_pylist()
+    ['a', None, 'b', 'b']
+    """
+    # Sorted by key, each key's updates lie side by side, in their order.
+    order = stable_order(numbers)
+    sorted_numbers, at = numbers[order], np.arange(len(numbers))
+    begins = np.concatenate([[True], sorted_numbers[1:] != sorted_numbers[:-1]])
+    # ``before`` is the last update in front of each that counts, of whatever key; it is ``within`` if not before the
+    # first one of its own key.
+    last = np.maximum.accumulate(np.where(counts[order], at, -1))
+    before = np.concatenate([[-1], last[:-1]])
+    within = before >= np.maximum.accumulate(np.where(begins, at, 0))
+    # The new values lie behind the current ones.
+    places = np.empty_like(at)
+    places[order] = np.where(within, len(current) + order[before], sorted_numbers)
+    return pa.concat_arrays([current, values]).take(pa.array(places))
 
 
 class _Forwarder:

@@ -97,7 +97,7 @@ class Deduplicate(RowsInTime):
             return
         # Times of a key ascend, and the last one put counts.
         firsts = rows.taken(places)
-        self._kept.put(firsts.keys, pa.array([b""] * len(firsts), pa.binary()), pa.array(firsts.timestamps))
+        self._kept.put(firsts.keys, pa.array([b""] * len(firsts), pa.binary()), firsts.timestamps)
         ascending = np.lexsort((places, firsts.timestamps))
         self.context.forward_columns(self.plain(firsts.taken(ascending)))
 

@@ -17,7 +17,7 @@ from millpond.processors.options.grouping import GroupingSets
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.topology import Topology
-from millpond.processors.tables.sorted_versions import GetterAt
+from millpond.processors.tables.sorted_versions import ViewAt
 from millpond.processors.verbs.change_feed import Change
 from millpond.processors.verbs.encoding.foreign_keyed import with_foreign_keys, without_foreign_key
 from millpond.processors.verbs.encoding.null_keys import NullKeys
@@ -228,7 +228,7 @@ class Verb:
     follows_time: bool = True
     terms: Mapping[str, Term] = field(default_factory=dict)
     matching: Matching | None = None
-    tables: Mapping[str, GetterAt] = field(default_factory=dict)
+    tables: Mapping[str, ViewAt] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "topology", self.topology.of_verb(self.name, self.terms, TimeUnit.MICROSECOND))

@@ -36,9 +36,13 @@ class TimestampedColumns:
         self._keys = keys
         self._values = values
 
-    def takes(self, keys: pa.DataType) -> bool:
-        """Return whether keys may be columns of that type."""
-        return self._keys.takes(keys)
+    def takes(self, keys: pa.DataType, values: pa.DataType | None = None) -> bool:
+        """Return whether keys, and values that are put, may be columns of these types."""
+        return self._keys.takes(keys) and (values is None or self._values.takes(values))
+
+    def own(self, values: Any) -> Any:
+        """Return values, of a type that ``takes`` knows, in the type of ``get``."""
+        return self._values.own(values)
 
     @property
     def expiry(self) -> Expiry | None:
@@ -81,26 +85,26 @@ class TimestampedColumns:
     def _read(self, data: Any) -> Any:
         return self._values.read(pc.binary_slice(data, TIMESTAMP_SIZE, TO_THE_END))
 
-    def put(self, keys: Any, values: Any, timestamps: Any) -> None:
+    def put(self, keys: Any, values: Any, timestamps: Integers) -> None:
         """Set each key to the value and timestamp at the same position; a repeated key's last one counts.
 
         Args:
             keys: an Arrow array without nulls, of a type that ``takes`` knows.
             values: as many values, of the serde's type or one that is narrower; null deletes the key.
-            timestamps: as many int64, in milliseconds.
+            timestamps: as many, in milliseconds.
         """
-        data = pc.binary_join_element_wise(to_big_endian(timestamps), self._values.write(values), b"")
+        data = pc.binary_join_element_wise(to_big_endian(pa.array(timestamps)), self._values.write(values), b"")
         rows = self._rows(keys)
         if self.expiry is not None and len(rows):
-            self.expiry.observe(pc.max(timestamps).as_py())
+            self.expiry.observe(int(timestamps.max()))
             timers = self._timers(self.expiry, rows, timestamps, data.is_valid())
             nothing = pa.repeat(pa.scalar(b"", pa.binary()), len(timers))
             rows, data = pa.concat_arrays([rows, timers]), pa.concat_arrays([data, nothing])
         put_column(self._store.transaction, rows, data)
 
-    def _timers(self, expiry: Expiry, rows: Any, timestamps: Any, put: Any) -> Any:
+    def _timers(self, expiry: Expiry, rows: Any, timestamps: Integers, put: Any) -> Any:
         """Return the timers for the entries that are put."""
-        times = timestamps.filter(put).to_numpy()
+        times = timestamps[put.to_numpy(zero_copy_only=False)]
         if not len(times):
             return rows.slice(0, 0)
         rows = rows.filter(put)

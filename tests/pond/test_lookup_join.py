@@ -192,7 +192,7 @@ def test_keys_of_equal_hashes_are_told_apart(monkeypatch: pytest.MonkeyPatch) ->
     numbers = pa.array(range(12)).to_numpy()
     rows = VersionRows(pa.array(names), pa.array(names), numbers, None, numbers)
     others = [str(number).encode() for number in range(400)]
-    values, _ = SortedVersions(rows).get_columns(pa.array(others), pa.array([99] * 400).to_numpy())
+    values, _ = SortedVersions(rows).get_columns_as_of(pa.array(others), pa.array([99] * 400).to_numpy())
     assert values.to_pylist() == [*names, *[None] * 388]
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, settings
@@ -86,9 +87,9 @@ class Entries(RuleBasedStateMachine):
     @rule(keys=st.lists(KEYS, min_size=1, max_size=4), value=st.none() | st.integers(0, 9), step=STEPS)
     def put_columns(self, keys: list[bytes], value: int | None, step: int) -> None:
         self._move(step)
-        columns, times = self._columns(), pa.array([self.clock] * len(keys))
+        times = np.full(len(keys), self.clock, np.int64)
         values = pa.array([value] * len(keys), pa.int64())
-        columns.put(pa.array(keys, pa.binary()), values, times.to_numpy() if self.kind is VERSIONED else times)
+        self._columns().put(pa.array(keys, pa.binary()), values, times)
         self._known(keys, value)
 
     def _columns(self) -> Any:
@@ -147,11 +148,7 @@ class Entries(RuleBasedStateMachine):
         assert [self.store.get_value(key) for key in every] == [self.known.get(key, (None,))[0] for key in every]
         one = self.store.get(b"a")
         assert (None if one is None else (one.value, one.timestamp)) == self.known.get(b"a")
-        values, times = (
-            self._columns().get_latest(pa.array(every))
-            if self.kind is VERSIONED
-            else self._columns().get(pa.array(every))
-        )
+        values, times = self._columns().get(pa.array(every))
         assert values.to_pylist() == [self.known.get(key, (None,))[0] for key in every]
         assert times.to_pylist() == [self.known.get(key, (None, None))[1] for key in every]
         if self.ttl is not None and self.kind is VERSIONED and self.seen:

@@ -86,7 +86,7 @@ def states(
                 keys, values, times = arrays(run)
                 if whole:
                     yield columns.put(keys, values, times).tolist(), store.observed_stream_time
-                    yield tuple(column.to_pylist() for column in columns.get_latest(keys))
+                    yield tuple(column.to_pylist() for column in columns.get(keys))
                     yield tuple(column.to_pylist() for column in columns.get_as_of(keys, times - 700))
                 else:
                     yield [store.put(*put) for put in run], store.observed_stream_time
@@ -122,7 +122,7 @@ def test_versions_of_a_run_are_one_change_of_columns(transaction: Transaction) -
     run: list[Put] = [(f"k{number % 150}", number, number) for number in range(400)]
     assert columns.put(*arrays(run)).tolist() == [VALID_TO_UNDEFINED] * 400
     assert isinstance(transaction.sorted_changes, ColumnChanges)
-    values, times = columns.get_latest(pa.array([key for key, _, _ in run]))
+    values, times = columns.get(pa.array([key for key, _, _ in run]))
     assert values == times == pa.array([max(range(number % 150, 400, 150)) for number in range(400)])
     assert isinstance(transaction.sorted_changes, ColumnChanges)
 

@@ -24,8 +24,8 @@ from millpond.processors.rows.sink_rows import SinkRows
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.tasks.task import Task
-from millpond.processors.tables.sorted_versions import GetterAt
-from millpond.processors.tables.value_getters import ValueGetter
+from millpond.processors.tables.sorted_versions import ViewAt
+from millpond.processors.tables.table_view import TableView
 from millpond.processors.verbs.record_words import VerbWords
 
 
@@ -47,7 +47,7 @@ class LookUp(MapSide):
         source: RowSource,
         sink: SinkColumns,
         handling: ErrorHandling,
-        tables: Mapping[str, GetterAt],
+        tables: Mapping[str, ViewAt],
         versions: Mapping[str, TableVersions],
     ) -> None:
         self._part = part
@@ -76,7 +76,7 @@ class LookUp(MapSide):
         counts.update(reader.skipped)
         yield from reported(self._sink.schema, counts, metrics)
 
-    def _opened(self, attempt: Attempt) -> dict[str, ValueGetter]:
+    def _opened(self, attempt: Attempt) -> dict[str, TableView]:
         """Return the tables, each at the version of the micro-batch."""
         return {name: one.at(self._versions[name].of(attempt, one.newest)) for name, one in self._tables.items()}
 

@@ -148,10 +148,10 @@ def outer_join_on_foreign_key(
     serdes = _Serdes(left, foreign)
     node = f"{name}-unnamed"
     spec = StoreSpec(f"{node}-store", StoreKind.TIMESTAMPED_KEY_VALUE, serdes.foreign_key, serdes.foreign)
-    subscriptions, getter = f"{name}-subscription-store", foreign.value_getter()
-    look = partial(UnnamedRows, subscriptions, spec.name, getter, serdes.foreign_key)
+    subscriptions, view = f"{name}-subscription-store", foreign.view()
+    look = partial(UnnamedRows, subscriptions, spec.name, view, serdes.foreign_key)
     graph.add_processor(node, [f"{name}-subscription-source", foreign.node], look)
-    graph.connect(node, subscriptions, *getter.stores)
+    graph.connect(node, subscriptions, *view.stores)
     unnamed = stored_table(graph, f"{node}-rows", [node], spec)
     graph.connect(node, spec.name)
     return joined, unnamed
@@ -171,9 +171,9 @@ def _foreign_side(graph: TopologyGraph, name: str, subscribed: str, foreign: Tab
     store = f"{name}-subscription-store"
     graph.add_store(subscriptions_spec(store, serdes.foreign_key))
     receive, rejoin = f"{name}-subscription-receive", f"{name}-foreign-join"
-    getter = foreign.value_getter()
-    graph.add_processor(receive, [subscribed], partial(SubscriptionReceive, store, getter, serdes.of_answers))
-    graph.connect(receive, store, *getter.stores)
+    view = foreign.view()
+    graph.add_processor(receive, [subscribed], partial(SubscriptionReceive, store, view, serdes.of_answers))
+    graph.connect(receive, store, *view.stores)
     answer_all = partial(ForeignTableJoin, store, serdes.of_answers, versioned=foreign.versioned)
     graph.add_processor(rejoin, [foreign.node], answer_all)
     graph.connect(rejoin, store)
@@ -194,14 +194,14 @@ def _part_sides(name: str, left: TableHandle, foreign: TableHandle, serdes: _Ser
     with graph.before(f"{name}-subscription-send"):
         copy = TableCopies(graph, f"{name}-foreign", foreign).made()
         copy.send_olds(force=True)
-    store, getter = f"{name}-subscription-store", copy.value_getter()
-    receive = partial(SubscriptionReceive, store, getter, serdes.of_answers)
-    graph.replace_processor(f"{name}-subscription-receive", receive, store, *getter.stores)
+    store, view = f"{name}-subscription-store", copy.view()
+    receive = partial(SubscriptionReceive, store, view, serdes.of_answers)
+    graph.replace_processor(f"{name}-subscription-receive", receive, store, *view.stores)
     graph.move_processor(f"{name}-foreign-join", copy.node)
     unnamed = f"{name}-unnamed"
     if unnamed in graph.nodes:
-        look = partial(UnnamedRows, store, f"{unnamed}-store", getter, serdes.foreign_key)
-        graph.replace_processor(unnamed, look, store, f"{unnamed}-store", *getter.stores)
+        look = partial(UnnamedRows, store, f"{unnamed}-store", view, serdes.foreign_key)
+        graph.replace_processor(unnamed, look, store, f"{unnamed}-store", *view.stores)
         graph.move_processor(unnamed, f"{name}-subscription-source", copy.node)
 
 

@@ -12,8 +12,8 @@ from millpond.processors.options.joins import AsofDirection, Joined, JoinType, S
 from millpond.processors.options.materialized import TABLE_KINDS, Materialized
 from millpond.processors.streams.table_join import StreamTableJoin
 from millpond.processors.streams.vectorized_table_join import VectorizedStreamTableJoin
+from millpond.processors.tables.table_view import ViewFactory, store_view
 from millpond.processors.tables.time_ordered_buffer import buffer_spec
-from millpond.processors.tables.value_getters import ValueGetterFactory, store_getter
 from millpond.stores.encoding.times import Duration, to_millis
 
 _PREFIXES = {JoinType.INNER: "KSTREAM-JOIN-", JoinType.LEFT: "KSTREAM-LEFTJOIN-"}
@@ -51,9 +51,9 @@ def join_stream_with_table(
         joined.name, joined.key_serde, joined.value_serde, keep_null_keys=join_type.keeps(Side.LEFT)
     )
     check_copartitioned(stream, table)
-    graph, getter = stream.graph, table.value_getter()
+    graph, view = stream.graph, table.view()
     node = joined.name or graph.new_name(_PREFIXES[join_type])
-    stores, buffer = getter.stores, None
+    stores, buffer = view.stores, None
     within, tolerance, direction = joined.within_history, _tolerance(joined), AsofDirection(joined.direction)
     unfit = Unfit(joined.otherwise)
     back = unfit.back(tolerance, direction)
@@ -64,20 +64,20 @@ def join_stream_with_table(
         wait = to_millis(joined.grace, "grace") + ahead
         _check_versioned(table, node)
         what = "tolerance and a grace period" if ahead or back else "grace period"
-        _check_history(table, getter, wait + back, what, node)
+        _check_history(table, view, wait + back, what, node)
         key_serde, value_serde = joined.key_serde or stream.key_serde, joined.value_serde or stream.value_serde
         buffer = buffer_spec(f"{node}-Buffer", wait, key_serde, value_serde, f"the join {node!r}")
         graph.add_store(buffer.store_spec)
         stores = (*stores, buffer.store)
     elif back:
-        _check_history(table, getter, back, "tolerance", node)
+        _check_history(table, view, back, "tolerance", node)
     processor = _processor(vectorized)
     if not joined.exact:
         _check_versions(table, node, "exact=False", "was valid before a record")
 
     def made() -> StreamTableJoin:
         return processor(
-            getter,
+            view,
             joiner,
             join_type,
             buffer=buffer,
@@ -116,8 +116,8 @@ def _check_versioned(table: TableHandle, node: str) -> None:
         )
 
 
-def _check_history(table: TableHandle, getter: ValueGetterFactory, reach: int, what: str, node: str) -> None:
-    retention = min(table.graph.stores[store].history_retention or 0 for store in getter.stores)
+def _check_history(table: TableHandle, view: ViewFactory, reach: int, what: str, node: str) -> None:
+    retention = min(table.graph.stores[store].history_retention or 0 for store in view.stores)
     if reach > retention:
         raise NoHistoryError(
             f"the join {node!r} has a {what} of {reach} ms, but its table {table.node!r} keeps only {retention} "
@@ -151,11 +151,11 @@ def join_stream_with_global_table(
             f"the join of {stream.node!r} with the global table {table.node!r} cannot have {past}: a global "
             "table has no history; join with a versioned table instead"
         )
-    getter, processor, tolerance = store_getter(table.store), _processor(vectorized), _tolerance(joined)
+    view, processor, tolerance = store_view(table.store), _processor(vectorized), _tolerance(joined)
     result = stream.then(
         _PREFIXES[join_type],
-        lambda: processor(getter, joiner, join_type, selector=selector, tolerance=tolerance, where=joined.where),
+        lambda: processor(view, joiner, join_type, selector=selector, tolerance=tolerance, where=joined.where),
         joined.name,
-        getter.stores,
+        view.stores,
     )
     return result.with_new_values()

@@ -12,9 +12,9 @@ from millpond.processors.options.suppressed import Suppressed
 from millpond.processors.runtime.nodes import SourceNode
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
-from millpond.processors.tables.suppress import Suppress, SuppressedGetter
+from millpond.processors.tables.suppress import Suppress, SuppressedView
 from millpond.processors.tables.suppress_buffer import SuppressBuffer, suppress_buffer_spec
-from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory
+from millpond.processors.tables.table_view import TableView, ViewFactory
 from millpond.stores.encoding.serdes import Serde, serde
 from millpond.stores.typed.windows.windowed import SESSION_WINDOWED, TIME_WINDOWED
 
@@ -38,14 +38,14 @@ class SuppressedTable(StoredTable):
     serdes: tuple[Serde[Any], Serde[Any]]
     make: Callable[[TableConfig, str], Processor]
 
-    def value_getter(self) -> ValueGetterFactory:
-        parent, store, (key_serde, value_serde) = self.parent.value_getter(), self.buffer, self.serdes
+    def view(self) -> ViewFactory:
+        parent, store, (key_serde, value_serde) = self.parent.view(), self.buffer, self.serdes
 
-        def make(context: ProcessorContext) -> ValueGetter:
+        def make(context: ProcessorContext) -> TableView:
             buffer = SuppressBuffer(context.store(store), value_serde)
-            return SuppressedGetter(buffer, key_serde, parent.make(context))
+            return SuppressedView(buffer, key_serde, parent.make(context))
 
-        return ValueGetterFactory((store, *parent.stores), make)
+        return ViewFactory((store, *parent.stores), make)
 
     def copied(self, copies: TableCopies) -> TableHandle:
         if self.serdes[0].name in (TIME_WINDOWED, SESSION_WINDOWED):

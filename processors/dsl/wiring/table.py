@@ -27,9 +27,9 @@ from millpond.processors.tables.latest_only import LatestOnly
 from millpond.processors.tables.map_values import MapTableValues, TransformTableValues
 from millpond.processors.tables.reorder import TableReorder
 from millpond.processors.tables.source import TableSource
+from millpond.processors.tables.table_view import TableView, ViewFactory, store_view, windowed_view
 from millpond.processors.tables.time_ordered_buffer import buffer_spec
-from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory, store_getter, windowed_getter
-from millpond.processors.tables.value_operator import OperationGetter, TableOperation, TableOperator
+from millpond.processors.tables.value_operator import OperationView, TableOperation, TableOperator
 from millpond.stores.encoding.column_serdes import column_serde
 from millpond.stores.encoding.serdes import Serde, serde
 from millpond.stores.encoding.times import Duration, to_length
@@ -91,8 +91,8 @@ class TableHandle(ABC):
         return self.config.versioned
 
     @abstractmethod
-    def value_getter(self) -> ValueGetterFactory:
-        """Return the getter with which other processors read this table; it gets a store if it needs one for that."""
+    def view(self) -> ViewFactory:
+        """Return the view with which other processors read this table; it gets a store if it needs one for that."""
 
     @abstractmethod
     def send_olds(self, *, force: bool) -> bool:
@@ -115,10 +115,10 @@ class TableHandle(ABC):
 class StoredTable(TableHandle):
     """A table that has a store."""
 
-    def value_getter(self) -> ValueGetterFactory:
+    def view(self) -> ViewFactory:
         store = self.config.store
         assert store is not None
-        return store_getter(store)
+        return store_view(store)
 
     def send_olds(self, *, force: bool) -> bool:
         self.graph.change_table(self.node, send_olds=True)
@@ -152,10 +152,10 @@ class WindowedTable(StoredTable):
 
     grid: Grid = EVERYWHERE
 
-    def value_getter(self) -> ValueGetterFactory:
+    def view(self) -> ViewFactory:
         store = self.config.store
         assert store is not None
-        return windowed_getter(store, self.grid)
+        return windowed_view(store, self.grid)
 
 
 @dataclass(frozen=True)
@@ -174,9 +174,9 @@ class SourceTable(StoredTable):
             self.graph.add_store(self.spec, self.node)
             self.graph.change_table(self.node, store=self.spec.name)
 
-    def value_getter(self) -> ValueGetterFactory:
+    def view(self) -> ViewFactory:
         self.materialize()
-        return super().value_getter()
+        return super().view()
 
     def send_olds(self, *, force: bool) -> bool:
         if self.config.store is None and not force:
@@ -197,15 +197,15 @@ class DerivedTable(StoredTable):
     parent: TableHandle
     operation: TableOperation
 
-    def value_getter(self) -> ValueGetterFactory:
+    def view(self) -> ViewFactory:
         if self.config.store is not None:
-            return super().value_getter()
-        parent, operation = self.parent.value_getter(), self.operation
+            return super().view()
+        parent, operation = self.parent.view(), self.operation
 
-        def make(context: ProcessorContext) -> ValueGetter:
-            return OperationGetter(parent.make(context), operation, context)
+        def make(context: ProcessorContext) -> TableView:
+            return OperationView(parent.make(context), operation, context)
 
-        return ValueGetterFactory(parent.stores, make)
+        return ViewFactory(parent.stores, make)
 
     def send_olds(self, *, force: bool) -> bool:
         if self.config.store is not None or self.parent.send_olds(force=force):

@@ -12,13 +12,13 @@ from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
-from millpond.processors.tables.join import JoinedTable, Joiner, JoinGetter, TableTableJoin
-from millpond.processors.tables.join_history import JoinHistoryGetter, TableHistoryJoin
-from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory
+from millpond.processors.tables.join import JoinedTable, Joiner, JoinView, TableTableJoin
+from millpond.processors.tables.join_history import JoinHistoryView, TableHistoryJoin
+from millpond.processors.tables.table_view import TableView, ViewFactory
 from millpond.processors.tables.vectorized_join import (
     JoinedColumns,
     ValueType,
-    VectorizedJoinGetter,
+    VectorizedJoinView,
     VectorizedTableTableJoin,
 )
 from millpond.stores.encoding.column_serdes import column_serde
@@ -52,20 +52,20 @@ class TableTableResult(StoredTable):
         """Return the object that calls a joiner of columns."""
         return JoinedColumns(self.joiner, self.join_type, _value_type(self.left), _value_type(self.right))
 
-    def value_getter(self) -> ValueGetterFactory:
+    def view(self) -> ViewFactory:
         if self.config.store is not None:
-            return super().value_getter()
-        left, right = self.left.value_getter(), self.right.value_getter()
+            return super().view()
+        left, right = self.left.view(), self.right.view()
         joiner, join_type = self.joiner, self.join_type
-        getter = JoinHistoryGetter if self.complete else JoinGetter
+        view = JoinHistoryView if self.complete else JoinView
 
-        def make(context: ProcessorContext) -> ValueGetter:
+        def make(context: ProcessorContext) -> TableView:
             sides = left.make(context), right.make(context)
             if self.vectorized:
-                return VectorizedJoinGetter(*sides, self.joined_columns(), join_type, context)
-            return getter(*sides, joiner, join_type, context)
+                return VectorizedJoinView(*sides, self.joined_columns(), join_type, context)
+            return view(*sides, joiner, join_type, context)
 
-        return ValueGetterFactory((*left.stores, *right.stores), make)
+        return ViewFactory((*left.stores, *right.stores), make)
 
     def send_olds(self, *, force: bool) -> bool:
         """Make both sides send old values, of which old results are made; not for a complete history."""
@@ -143,16 +143,16 @@ def join_terms(join_type: JoinType) -> Terms:
 def _add_side(result: TableTableResult, node: str, side: Side) -> None:
     """Add the processor that takes one side's updates."""
     this, other = (result.left, result.right) if side is Side.LEFT else (result.right, result.left)
-    own, getter = this.value_getter() if result.complete else None, other.value_getter()
-    make = _side_maker(result, own, getter, side, this.versioned)
+    own, view = this.view() if result.complete else None, other.view()
+    make = _side_maker(result, own, view, side, this.versioned)
     result.graph.add_table_processor(node, [this.node], make, result.node)
-    result.graph.connect(node, *getter.stores, *(() if own is None else own.stores))
+    result.graph.connect(node, *view.stores, *(() if own is None else own.stores))
 
 
 def _side_maker(
     result: TableTableResult,
-    own: ValueGetterFactory | None,
-    other: ValueGetterFactory,
+    own: ViewFactory | None,
+    other: ViewFactory,
     side: Side,
     versioned: bool,
 ) -> TableProcessorMaker:

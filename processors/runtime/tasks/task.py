@@ -73,7 +73,7 @@ class Task:
         policy: what happens to records for which a user's function fails; by default they fail the task.
         reset: the moment to which the times in the stores are set back first; None for none.
         keep_late: takes the records that are left out for their time; None if they are only counted.
-        tables: getters of tables that others keep, by the names under which processors share them.
+        tables: views of tables that others keep, by the names under which processors share them.
 
     Attributes:
         task_id: ``<sub-topology>_<partition>``.

@@ -35,7 +35,7 @@ from millpond.processors.tables.foreign_key.messages import (
     response_bytes,
 )
 from millpond.processors.tables.latest_only import latest_only
-from millpond.processors.tables.value_getters import ValueGetterFactory
+from millpond.processors.tables.table_view import ViewFactory
 from millpond.stores.encoding.column_serdes import ColumnSerde, column_serde
 from millpond.stores.encoding.serdes import Serde
 from millpond.stores.encoding.times import MIN_TIME
@@ -56,9 +56,7 @@ class SubscriptionReceive(Operator):
 
     promises = Promises(by_key=True)
 
-    def __init__(
-        self, store: str, foreign: ValueGetterFactory, serdes: tuple[Serde[Any], Serde[Any], Serde[Any]]
-    ) -> None:
+    def __init__(self, store: str, foreign: ViewFactory, serdes: tuple[Serde[Any], Serde[Any], Serde[Any]]) -> None:
         self._store_name = store
         self._foreign = foreign
         self._key_serde, self._foreign_serde, self._value_serde = serdes
@@ -67,7 +65,7 @@ class SubscriptionReceive(Operator):
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self._store = context.store(self._store_name)
-        self._getter = self._foreign.make(context)
+        self._view = self._foreign.make(context)
         self.promises = replace(self.promises, looks_up=dict.fromkeys(self._foreign.stores, False))
 
     def process(self, batch: Batch) -> None:
@@ -116,7 +114,7 @@ class SubscriptionReceive(Operator):
         return dict(zip(wanted, zip(*found, strict=True), strict=True))
 
     def _looked_up(self, keys: list[Any]) -> tuple[list[bytes | None], list[int]]:
-        rows = self._getter.get_many(keys)
+        rows = self._view.get_many(keys)
         data = self._value_serde.serialize_many([row.value for row in rows if row is not None])
         return column_of(data, rows), [MIN_TIME if row is None else row.timestamp for row in rows]
 
@@ -151,7 +149,7 @@ class SubscriptionReceive(Operator):
 
     def _found_columns(self, serdes: "_Columns", keys: Array) -> tuple[Array, npt.NDArray[np.int64]]:
         """Return the bytes and times of the foreign values at distinct keys; null and any time where there is none."""
-        found = self._getter.get_latest_columns(keys)
+        found = self._view.get_columns(keys)
         if found is None or serdes.value is None or not serdes.value.takes(found[0].type):
             data, times = self._looked_up(keys.to_pylist())
             return pa.array(data, pa.binary()), np.array(times, np.int64)

@@ -21,7 +21,7 @@ from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.runtime.promises import Promises
 from millpond.processors.tables.foreign_key.messages import Content, read_left_rows, read_responses
-from millpond.processors.tables.table_store import TableStore
+from millpond.processors.tables.table_view import TableStore
 from millpond.stores.encoding.serdes import Serde
 from millpond.stores.typed.store import column_of
 
@@ -122,7 +122,7 @@ class ResponseJoin(RowJoining):
         self._resolve(answers.to_batch())
 
     def _resolve(self, batch: Batch) -> None:
-        rows = self._rows.store.get_many(batch.keys)
+        rows = self._rows.get_many(batch.keys)
         lefts = list(read_left_rows([None if row is None else row.value for row in rows]))
         responses = list(read_responses(batch.values))
         same = [
@@ -172,7 +172,7 @@ class ResponseJoin(RowJoining):
 
     def _forward_retracting(self, results: Batch, retracted: list[bool]) -> None:
         """Forward results without retractions of results that there never were."""
-        known = iter(self._results.store.get_many(list(compress(results.keys, retracted))))
+        known = iter(self._results.get_many(list(compress(results.keys, retracted))))
         out = BatchBuilder()
         answered: set[bytes] = set()
         raw_keys = self._serialize_keys(results.keys)

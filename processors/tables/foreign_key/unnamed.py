@@ -12,8 +12,7 @@ from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.runtime.promises import Promises
 from millpond.processors.tables.foreign_key.messages import combined_key
-from millpond.processors.tables.table_store import TableStore
-from millpond.processors.tables.value_getters import ValueGetterFactory
+from millpond.processors.tables.table_view import TableStore, ViewFactory
 from millpond.stores.encoding.serdes import Serde
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 
@@ -45,9 +44,7 @@ class UnnamedRows(Operator):
 
     promises = Promises(at_flush=True)
 
-    def __init__(
-        self, subscriptions: str, unnamed: str, foreign: ValueGetterFactory, foreign_serde: Serde[Any]
-    ) -> None:
+    def __init__(self, subscriptions: str, unnamed: str, foreign: ViewFactory, foreign_serde: Serde[Any]) -> None:
         self._stores = subscriptions, unnamed
         self._foreign = foreign
         self._serialize_keys = foreign_serde.serialize_many
@@ -57,7 +54,7 @@ class UnnamedRows(Operator):
         subscriptions, unnamed = map(context.store, self._stores)
         self._subscriptions = subscriptions
         self._unnamed = TableStore(unnamed)
-        self._getter = self._foreign.make(context)
+        self._view = self._foreign.make(context)
         self.promises = replace(self.promises, looks_up=dict.fromkeys(self._foreign.stores, False))
         self._touched: dict[bytes, _Touched] = {}
 
@@ -81,7 +78,7 @@ class UnnamedRows(Operator):
     def _updates(self, touched: dict[bytes, _Touched]) -> Batch:
         out = BatchBuilder()
         keys = [key for key, _ in touched.values()]
-        rows = zip(touched.items(), self._getter.get_many(keys), self._unnamed.store.get_many(keys), strict=True)
+        rows = zip(touched.items(), self._view.get_many(keys), self._unnamed.get_many(keys), strict=True)
         for (raw, (key, time)), there, before in rows:
             row = None if there is None or self._is_named(raw) else there
             if row is not None and _changes(row, before, time):

@@ -17,7 +17,6 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Array, Columns, Records, nulls, valid
 from millpond.processors.runtime.batches.user_functions import ColumnFunction
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.foreign_key.message_columns import (
     Booleans,
     Messages,
@@ -26,7 +25,6 @@ from millpond.processors.tables.foreign_key.message_columns import (
 )
 from millpond.processors.tables.foreign_key.messages import Content
 from millpond.processors.tables.foreign_key.results import ResponseJoin, RowJoining, UnjoinedRows
-from millpond.processors.tables.table_columns import latest_columns
 from millpond.stores.encoding.column_serdes import column_serde
 from millpond.stores.encoding.nulls import spread
 from millpond.stores.encoding.serdes import Serde
@@ -93,10 +91,6 @@ class VectorizedResponseJoin(ColumnJoining, ResponseJoin):
         super().__init__(joiner, rows, result, serdes, join_type)
         self._serdes: Any = column_serde(serdes[0]), column_serde(serdes[1])
 
-    def init(self, context: ProcessorContext) -> None:
-        super().init(context)
-        self._row_columns, self._result_columns = (latest_columns(context.store(name)) for name in self._stores)
-
     def _resolve_run(self, answers: Records) -> None:
         made = self._made(answers) if isinstance(answers, Columns) else None
         if made is None:
@@ -106,21 +100,24 @@ class VectorizedResponseJoin(ColumnJoining, ResponseJoin):
         self.context.count(CounterName.DROPPED_STALE_RESPONSE, len(answers) - len(results))
         if not retracted.any():
             self.context.forward_columns(results)
-        elif self._result_columns is None or len(results.keys.unique()) < len(results):
+            return
+        asked = results.keys.filter(pa.array(retracted))
+        known = None if len(results.keys.unique()) < len(results) else self._results.get_columns(asked)
+        if known is None:
             self._forward_retracting(results.to_batch(), retracted.tolist())
         else:
-            _, since = self._result_columns.get_latest(results.keys.filter(pa.array(retracted)))
-            retracted[retracted] = ~valid(since)
+            retracted[retracted] = ~valid(known[1])
             self.context.forward_columns(results.select(~retracted))
 
     def _made(self, columns: Columns) -> tuple[Columns, Booleans] | None:
         """Return the results of answers that are not stale, and a mask of retracted ones; None if it needs objects."""
-        rows = self._row_columns
-        if rows is None or None in self._serdes or not rows.takes(columns.keys.type):
+        if None in self._serdes:
             return None
         try:
-            answers = read_response_column(columns.values)
-            kept, since = rows.get_latest(columns.keys)
+            found = self._rows.get_columns(columns.keys)
+            if found is None:
+                return None
+            answers, (kept, since) = read_response_column(columns.values), found
             lefts = read_left_row_column(kept)
             same = pc.equal(answers.hashes, lefts.hashes).fill_null(False).to_numpy(zero_copy_only=False)
             same |= ~(valid(answers.hashes) | valid(lefts.hashes))

@@ -69,7 +69,7 @@ class FeedGroups(Operator):
         signs = np.where(places < size, -1, 1)
         after = self._fold.after(members, rows.take(pa.array(places)), signs, before)
         latest = np.maximum(known, groups.latest(columns.timestamps))
-        self._columns.put(groups.keys.take(order), after.take(order), pa.array(latest).take(order))
+        self._columns.put(groups.keys.take(order), after.take(order), latest[order.to_numpy()])
         self._updates.replaced(size - len(groups.keys))
         olds = before if self._config.send_olds else None
         self._updates.send_columns(Columns(groups.keys, after, latest, olds=olds))

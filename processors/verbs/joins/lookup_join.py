@@ -14,7 +14,7 @@ from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.options.joins import AsofDirection, JoinType, Side, Unfit
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.streams.vectorized_table_join import VectorizedStreamTableJoin
-from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory
+from millpond.processors.tables.table_view import TableView, ViewFactory
 from millpond.processors.verbs.joins.asof_join import Fitting, sides, unmatched
 from millpond.processors.verbs.joins.asof_match import AsofMatching
 from millpond.processors.verbs.joins.table_rows import TableRows
@@ -60,7 +60,7 @@ def lookup_join(
     fitting = None if where is None else Fitting(JoinedRows(left.rows, theirs, names, columns), where)
     made = partial(
         VectorizedStreamTableJoin,
-        ValueGetterFactory((), _table),
+        ViewFactory((), _table),
         sides,
         JoinType.LEFT if join_type.keeps(Side.LEFT) else JoinType.INNER,
         tolerance=tolerance,
@@ -80,9 +80,9 @@ def lookup_join(
     return Verb(builder.build(), {left.topic: left}, (rows,), follows_time=False, matching=matching, tables=tables)
 
 
-def _table(context: ProcessorContext) -> ValueGetter:
+def _table(context: ProcessorContext) -> TableView:
     return context.shared(LOOKED_UP, _unopened)
 
 
-def _unopened() -> ValueGetter:
+def _unopened() -> TableView:
     raise ProcessorUseError(f"the driver of this task has not opened the table {LOOKED_UP!r}")

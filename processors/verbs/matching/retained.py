@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from millpond.processors.tables.sorted_versions import GetterAt
+from millpond.processors.tables.sorted_versions import ViewAt
 from millpond.stores.specs.store_spec import StoreSpec
 
 
@@ -58,7 +58,7 @@ class LookedUp(Retained):
         reader: the words for its reader, for sentences.
     """
 
-    tables: Mapping[str, GetterAt]
+    tables: Mapping[str, ViewAt]
     versions: Mapping[str, str]
     reader: str
 

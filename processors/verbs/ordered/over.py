@@ -79,7 +79,7 @@ class Over(RowsInTime):
         found, times = self._kept.get(keys)
         taken = TakenRows(self._spec, keys, numbers[order], self.plain(rows.taken(order)), found, times)
         results, kept = taken.pass_on()
-        self._kept.put(keys, kept, pa.array(taken.last_times))
+        self._kept.put(keys, kept, taken.last_times)
         fields = [pa.field("row", pa.binary()), pa.field("results", results.type)]
         values = pa.StructArray.from_arrays([taken.rows.values, results], fields=fields)
         # Rows are in the order of their keys.

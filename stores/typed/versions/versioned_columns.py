@@ -79,19 +79,17 @@ class VersionedColumns:
             values = pa.array([None if one is None else one.value for one in found], self._values.type)
             return values, pa.array([None if one is None else one.timestamp for one in found], pa.int64())
 
-    def get_latest(self, keys: Array, reached: Integers | None = None) -> tuple[Array, Array]:
+    def get(self, keys: Array, reached: Integers | None = None) -> tuple[Array, Array]:
         """Return the latest value of each key and its timestamp, null where there is none, as Arrow arrays.
 
         Args:
             keys: an Arrow array without nulls, of a type that ``takes`` knows.
-            reached: for each key the time that its reader has reached, if that may be beyond the puts so far; then all
-                keys are different.
+            reached: for each key the time that its reader has reached, if that may be beyond the puts so far.
 
         Raises:
             CorruptStoreError: a row is damaged.
         """
-        encoded = keys.dictionary_encode()
-        latest = self._latest(latest_rows(self._stems(encoded.dictionary)))
+        latest = self._latest(latest_rows(self._stems(keys)))
         try:
             values = self._read(pc.binary_slice(latest, HEAD_SIZE, TO_THE_END))
             times = pa.array(since_of(latest), mask=~values.is_valid().to_numpy(zero_copy_only=False))
@@ -99,12 +97,11 @@ class VersionedColumns:
             # If one of the rows is damaged, reading them one by one says which and why.
             self._store.get_many(keys.to_pylist())
             raise
-        values, times = values.take(encoded.indices), times.take(encoded.indices)
         expiry = self._store.expiry
         return (values, times) if expiry is None else without_gone(expiry, values, times, reached)
 
     def own(self, values: Array) -> Array:
-        """Return values, of a type that ``takes`` knows, in the type of ``get_latest``."""
+        """Return values, of a type that ``takes`` knows, in the type of ``get``."""
         return self._values.own(values)
 
     def put(self, keys: Array, values: Array, timestamps: Integers) -> Integers:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from millpond.processors.options.joins import TABLE_JOINS, JoinType
 from millpond.processors.runtime.processor import ProcessorContext
-from millpond.processors.tables.join_history import JoinHistoryGetter
-from millpond.processors.tables.value_getters import StoreGetter
+from millpond.processors.tables.join_history import JoinHistoryView
+from millpond.processors.tables.table_view import TableStore
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.serdes import INT64, STRING
@@ -34,9 +34,9 @@ def test_the_step_after_a_time_is_the_first_of_those_that_follow(
     puts: list[tuple[str, int | None, int]], history: int, late: LatePuts, time: int
 ) -> None:
     kept = store(puts, history_retention=history, late_puts=late)
-    getter = StoreGetter(kept)
+    view = TableStore(kept)
     for key in "ab":
-        assert getter.step_after(key, time) == next(islice(getter.steps(key, time, None), 1, None), None)
+        assert view.step_after(key, time) == next(islice(view.steps(key, time, None), 1, None), None)
     kept.transaction.rollback()
 
 
@@ -49,10 +49,10 @@ def test_so_it_is_where_tables_are_joined(
 ) -> None:
     kept = [store(puts, history_retention=100) for puts in (one, other)]
     context = mock.create_autospec(ProcessorContext, leaves_out=False)
-    sides = map(StoreGetter, kept)
-    getter = JoinHistoryGetter(next(sides), next(sides), lambda key, *values: (key, values), join_type, context)
+    sides = map(TableStore, kept)
+    view = JoinHistoryView(next(sides), next(sides), lambda key, *values: (key, values), join_type, context)
     for key in "ab":
-        assert getter.step_after(key, time) == next(islice(getter.steps(key, time, None), 1, None), None)
+        assert view.step_after(key, time) == next(islice(view.steps(key, time, None), 1, None), None)
     for one_store in kept:
         one_store.transaction.rollback()
 
@@ -61,8 +61,8 @@ def test_the_step_after_a_time_does_not_read_those_that_follow_it() -> None:
     work = []
     for rows in (50, 400):
         kept = store([("a", number, number) for number in range(rows)], history_retention=1000)
-        getter = StoreGetter(kept)
-        getter.step_after("a", 3)
-        work.append(steps_of(lambda found=getter: found.step_after("a", 3)))  # type: ignore[misc]
+        view = TableStore(kept)
+        view.step_after("a", 3)
+        work.append(steps_of(lambda found=view: found.step_after("a", 3)))  # type: ignore[misc]
         kept.transaction.rollback()
     assert work[1] < 1.5 * work[0]
