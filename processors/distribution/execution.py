@@ -13,6 +13,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from millpond.errors import RecordError, SerdeError
+from millpond.metrics import Stopwatch
 from millpond.processors.distribution.exchange import (
     WINDOW_ROWS,
     Blob,
@@ -191,24 +192,7 @@ def run_blobs(
     Yields:
         The output of about every ``WINDOW_ROWS`` records.
     """
-    yield from task.metrics.timed_each(
-        TaskMetric.PROCESS_DURATION, _processed(task, blobs, decoders, wall_clock, settle_ties, hot)
-    )
-    with task.metrics.timed(TaskMetric.FLUSH_DURATION):
-        task.flush()
-    yield Outputs.of(task)
-    task.close()
-
-
-def _processed(
-    task: Task,
-    blobs: Iterable[Blob],
-    decoders: Mapping[str, Decoder],
-    wall_clock: int,
-    settle_ties: bool,
-    hot: HotKeys | None,
-) -> Iterator[Outputs]:
-    """Yield the output of about every ``WINDOW_ROWS`` records; the last of it stays in the task."""
+    watch = Stopwatch()
     topics = list(task.subtopology.sources)
     derived = [i for i, topic in enumerate(topics) if topic in task.subtopology.derived_topics]
     arrived = _without_partials(task, list(blobs), topics, decoders, hot)
@@ -226,12 +210,20 @@ def _processed(
             task.settle()
         if waiting >= WINDOW_ROWS:
             waiting = 0
-            yield Outputs.of(task)
+            outputs = Outputs.of(task)
+            task.metrics.add(TaskMetric.PROCESS_DURATION, watch.lap())
+            yield outputs
+            watch.lap()
     for input_, time in told_times(arrived).items():
         task.advance(topics[input_], time)
     task.punctuate(wall_clock)
     if is_complete(arrived):
         task.complete()
+    task.metrics.add(TaskMetric.PROCESS_DURATION, watch.lap())
+    task.flush()
+    task.metrics.add(TaskMetric.FLUSH_DURATION, watch.lap())
+    yield Outputs.of(task)
+    task.close()
 
 
 def _without_partials(

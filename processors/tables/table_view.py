@@ -191,36 +191,18 @@ class TableStore(TableView):
             self.store.put(key, value)
         return VALID_TO_UNDEFINED
 
-    def takes(self, keys: pa.DataType, values: pa.DataType | None = None) -> bool:
-        """Return whether keys, and values that are put, may be columns of these types."""
-        return self.columns is not None and self.columns.takes(keys, values)
-
-    def get_columns(self, keys: Array, reached: Integers | None = None) -> tuple[Array, Array] | None:
-        """Return the result of ``TableView.get_columns``, with one read for each distinct key.
-
-        With ``reached``, values that have expired by then are missing, and all keys are different.
-        """
+    def get_columns(self, keys: Array) -> tuple[Array, Array] | None:
+        """Return the result of ``TableView.get_columns``, with one read for each distinct key."""
         if self.columns is None or not self.columns.takes(keys.type):
             return None
         encoded = keys.dictionary_encode()
-        values, timestamps = self.columns.get(encoded.dictionary, reached)
+        values, timestamps = self.columns.get(encoded.dictionary)
         return values.take(encoded.indices), timestamps.take(encoded.indices)
 
     def get_columns_as_of(self, keys: Array, timestamps: Integers) -> tuple[Array, Array] | None:
         if not isinstance(self.columns, VersionedColumns):
             return self.get_columns(keys)
         return self.columns.get_as_of(keys, timestamps) if self.columns.takes(keys.type) else None
-
-    def put_columns(self, keys: Array, values: Array, timestamps: Integers) -> Integers:
-        """Put updates that ``takes`` knows, in their order, null deletes; returns the result of ``put`` for each."""
-        assert self.columns is not None, "its keys or values have to be objects"
-        ends = self.columns.put(keys, values, timestamps)
-        return np.full(len(keys), VALID_TO_UNDEFINED) if ends is None else ends
-
-    def own(self, values: Array) -> Array:
-        """Return values that may be put as the type that ``get_columns`` gives."""
-        assert self.columns is not None, "its keys or values have to be objects"
-        return self.columns.own(values)
 
     def steps(self, key: Any, earliest: int, until: int | None) -> list[tuple[int, Found]]:
         if until is not None and until <= earliest:

@@ -1,4 +1,7 @@
-"""``TableWriter``: puts a table's updates into its store, and decides when they are forwarded."""
+"""``TableWriter``: puts a table's updates into its store, and decides when they are forwarded.
+
+``TableSource`` is the operator that does nothing else: each record of a topic becomes an update of its key.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,6 +17,7 @@ from millpond.processors.runtime.late import Booleans, Integers
 from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.order.time_order import stable_order
 from millpond.processors.runtime.processor import ProcessorContext
+from millpond.processors.runtime.promises import Promises
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.table_view import Found, TableStore
 from millpond.processors.tables.time_to_live import TimeToLive
@@ -105,24 +109,24 @@ class TableWriter:
         self._updates.send(written)
 
     def _write_columns(self, columns: Columns) -> None:
-        table = self._table
-        if not len(columns) or not table.takes(columns.keys.type, columns.values.type):
+        table = self._table.columns
+        if table is None or not len(columns) or not table.takes(columns.keys.type, columns.values.type):
             self._write(columns.to_batch(), drop_repeated_tombstones=False)
             return
         self._begin()
         known = self._olds_of(columns)
         if not self._send_olds or known is not None:
-            ends = table.put_columns(columns.keys, columns.values, columns.timestamps)
+            ends = table.put(columns.keys, columns.values, columns.timestamps)
             olds = known if self._send_olds else None
         else:
             encoded = columns.keys.dictionary_encode()
             places = encoded.indices.to_numpy()
             reached = self._ttl.reached_first(places, len(encoded.dictionary), columns.timestamps)
-            current = table.get_columns(encoded.dictionary, reached)
-            assert current is not None, "it takes these keys"
-            ends = table.put_columns(columns.keys, columns.values, columns.timestamps)
+            current, _ = table.get(encoded.dictionary, reached)
+            ends = table.put(columns.keys, columns.values, columns.timestamps)
             numbers = encoded.indices.to_numpy().astype(np.int64)
-            olds = values_before(numbers, current[0], table.own(columns.values), ends == VALID_TO_UNDEFINED)
+            counts = np.ones(len(numbers), np.bool_) if ends is None else ends == VALID_TO_UNDEFINED
+            olds = values_before(numbers, current, table.own(columns.values), counts)
         self._updates.send_columns(self._put_columns(columns, olds, ends))
 
     def advance(self, time: int) -> None:
@@ -203,19 +207,14 @@ class TableWriter:
         latest = None if all(ends_open) else ends_open
         return _updates(batch, olds, latest).select([end != NOT_PUT for end in ends])
 
-    def _put_columns(self, columns: Columns, olds: Array | None, ends: Integers) -> Columns:
-        """Return ``_put`` of columns."""
+    def _put_columns(self, columns: Columns, olds: Array | None, ends: Integers | None) -> Columns:
+        """Return ``_put`` of columns; None for ``ends`` if the store is not versioned."""
+        keys, values, times, positions = columns.keys, columns.values, columns.timestamps, columns.positions
+        if ends is None:
+            return Columns(keys, values, times, positions, olds)
         put, latest = ends != NOT_PUT, ends == VALID_TO_UNDEFINED
         self._note_expired(columns, ~put)
-        written = Columns(
-            columns.keys,
-            columns.values,
-            columns.timestamps,
-            columns.positions,
-            olds,
-            None if latest.all() else latest,
-        )
-        return written.select(put)
+        return Columns(keys, values, times, positions, olds, None if latest.all() else latest).select(put)
 
     def _write_each(self, batch: Batch, drop_repeated_tombstones: bool) -> Batch:
         table, send_olds = self._table, self._send_olds
@@ -360,3 +359,24 @@ class TableProcessor(Operator):
 
     def flush(self) -> None:
         self._output.flush()
+
+
+class TableSource(TableProcessor):
+    """Turns each record into an update of its key; records without a key are dropped and counted."""
+
+    def __init__(self, config: TableConfig) -> None:
+        super().__init__(config)
+        at_once = not config.caching
+        keeps = at_once and not config.in_turn
+        self.promises = Promises(repeatable=True, puts=config.store, by_key=at_once, keeps_records=keeps)
+
+    def process(self, batch: Batch) -> None:
+        kept = batch.select([key is not None for key in batch.keys]) if None in batch.keys else batch
+        # Only the new values of another table's updates count: this table has its own old values and latest updates.
+        self._output.write(kept.with_values(kept.values))
+        self.context.count(CounterName.DROPPED_NULL_KEY, len(batch) - len(kept))
+
+    def process_columns(self, columns: Columns) -> None:
+        kept = columns.present()
+        self._output.write_columns(kept.as_stream())
+        self.context.count(CounterName.DROPPED_NULL_KEY, len(columns) - len(kept))

@@ -113,7 +113,7 @@ def test_a_join_of_columns_is_the_join_of_their_updates(backend: str) -> None:
         topology = joined(how, histories, result, order, vectorized=True)
         with (
             mock.patch.object(exchange, "COLUMNS_FROM", 1),
-            mock.patch("millpond.stores.typed.versions.version_puts._SHORTEST", 1),
+            mock.patch("millpond.stores.typed.versions.versioned_columns._SHORTEST", 1),
         ):
             assert run(topology, backend, batches, pa.string(), whole=True) == expected
 

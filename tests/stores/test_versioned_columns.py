@@ -19,7 +19,7 @@ from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.column_serdes import column_serde
 from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.typed.terms import KeptTerms
-from millpond.stores.typed.versions import version_puts, versioned_columns
+from millpond.stores.typed.versions import versioned_columns
 from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.versions.read_only_versioned import HISTORY
 from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
@@ -109,7 +109,7 @@ def test_columns_of_versions_are_put_as_one_by_one(backend: str) -> None:
         reaches,
     )
     def check(batches: list[list[list[Put]]], limits: dict[str, Any], reaches: list[int | None]) -> None:
-        with mock.patch.object(version_puts, "_SHORTEST", 1):
+        with mock.patch.object(versioned_columns, "_SHORTEST", 1):
             assert list(states(backend, batches, limits, reaches, whole=True)) == list(
                 states(backend, batches, limits, reaches, whole=False)
             )
@@ -139,7 +139,7 @@ def test_versions_of_one_time_are_one_change_of_columns_too_and_the_last_one_cou
 
 def test_times_at_the_ends_of_time_are_put_one_by_one(transaction: Transaction) -> None:
     store = open_store(transaction, history_retention=5)
-    with mock.patch.object(version_puts, "_SHORTEST", 1):
+    with mock.patch.object(versioned_columns, "_SHORTEST", 1):
         ends = columns_of(store).put(*arrays([("a", 1, -(2**63)), ("a", 2, 2**63 - 1), ("a", 3, 7)]))
     assert ends.tolist() == [VALID_TO_UNDEFINED, VALID_TO_UNDEFINED, NOT_PUT]
     assert store.get_value("a") == 2
@@ -149,7 +149,7 @@ def test_a_damaged_latest_version_is_named_and_nothing_is_put(transaction: Trans
     columns = columns_of(open_store(transaction))
     transaction.put(b"\x01a\x00\x01", b"short")
     with (
-        mock.patch.object(version_puts, "_SHORTEST", 1),
+        mock.patch.object(versioned_columns, "_SHORTEST", 1),
         pytest.raises(CorruptStoreError, match="'short' is no latest version with its time"),
     ):
         columns.put(*arrays([("a", 1, 1), ("b", 2, 2)]))

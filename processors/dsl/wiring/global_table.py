@@ -10,7 +10,7 @@ from millpond.processors.options.materialized import TABLE_KINDS, Materialized
 from millpond.processors.options.records import Consumed
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.tables.config import TableConfig
-from millpond.processors.tables.source import TableSource
+from millpond.processors.tables.writer import TableSource
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,10 @@ from millpond.processors.tables.latest_changes import LatestChanges
 from millpond.processors.tables.latest_only import LatestOnly
 from millpond.processors.tables.map_values import MapTableValues, TransformTableValues
 from millpond.processors.tables.reorder import TableReorder
-from millpond.processors.tables.source import TableSource
 from millpond.processors.tables.table_view import TableView, ViewFactory, store_view, windowed_view
 from millpond.processors.tables.time_ordered_buffer import buffer_spec
 from millpond.processors.tables.value_operator import OperationView, TableOperation, TableOperator
+from millpond.processors.tables.writer import TableSource
 from millpond.stores.encoding.column_serdes import column_serde
 from millpond.stores.encoding.serdes import Serde, serde
 from millpond.stores.encoding.times import Duration, to_length

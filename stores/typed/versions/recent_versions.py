@@ -5,7 +5,7 @@ a key that is known here, it knows every older version from the first of its tim
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from sortedcontainers import SortedDict
@@ -82,6 +82,16 @@ class RecentVersions:
             self._by_row[row] = _Known(_NOTHING, (start, version))
         else:
             self._by_row[row] = _Known((start, version))
+
+    def replaced_many(self, rows: Iterable[bytes], entries: Iterable[Entry], alone: Iterable[bool]) -> None:
+        """Note many as ``replaced`` does, those of a row in the order of time; only for what ``later`` calls."""
+        by_row = self._by_row
+        for row, entry, first in zip(rows, entries, alone, strict=True):
+            known = by_row.get(row)
+            if known is not None:
+                known.in_order.append(entry)
+            else:
+                by_row[row] = _Known(_NOTHING, entry) if first else _Known(entry)
 
     def put(self, row: bytes, start: bytes, version: bytes) -> None:
         """Note that an older version was put, or replaced."""

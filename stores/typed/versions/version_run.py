@@ -64,6 +64,7 @@ class VersionRun:
     """
 
     def __init__(self, stems: Array, latest: Array, numbers: Integers, versions: Array, times: Integers) -> None:
+        # The versions of a key lie side by side: ``first`` and ``last`` are masks of where they begin and end.
         changes = numbers[1:] != numbers[:-1]
         first, last = np.concatenate([[True], changes]), np.concatenate([changes, [True]])
         keys = numbers[first]
@@ -81,9 +82,9 @@ class VersionRun:
         """Note the replaced versions."""
         for row in latest_rows(self._stems.filter(pa.array(~self._known))).to_pylist():
             recent.forget(row)
-        columns = latest_rows(self.replaced.stems), self.replaced.starts, self.replaced.versions, self.replaced.alone
-        for row, start, version, alone in zip(*(column.tolist() for column in columns), strict=True):
-            recent.replaced(row, start, version, alone=alone)
+        stems, starts, versions, alone = self.replaced
+        entries = zip(starts.to_pylist(), versions.to_pylist(), strict=True)
+        recent.replaced_many(latest_rows(stems).to_pylist(), entries, alone.tolist())
 
     def rows(self) -> tuple[Array, Array]:
         """Return the data rows in the order of bytes, and their new values."""
@@ -102,6 +103,8 @@ class VersionRun:
         Returns:
             The rows in the order of bytes, and the ends of their buckets.
         """
+        # A key is noted if one of its versions can be removed one day: one that is not the latest any more, or a
+        # tombstone. One with a latest version that was alone and live, too, as it is not noted yet.
         tombstone = equal_to(self._versions.take(pa.array(self._begins)), TOMBSTONE)
         not_noted = equal_to(pc.binary_slice(self._before, TIME_SIZE, VALUE_START), ALONE + LIVE)
         noted = np.where(self._known, not_noted, tombstone | ~self._single)
