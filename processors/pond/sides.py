@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from millpond.errors import ColumnTypeError, InvalidArgumentError, TimeZoneError
 from millpond.processors.calls.arguments import LEFT, RIGHT, check_sides_times, parameter_of
-from millpond.processors.calls.lookup_join import TableSide
+from millpond.processors.calls.joins.lookup_join import TableSide
 from millpond.processors.calls.tables import Rows, Selection
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.options.versioned_table import VersionedTable

@@ -24,18 +24,18 @@ from millpond.processors.calls.arguments import (
     chosen_join,
     column_names,
 )
-from millpond.processors.calls.asof_join import call_asof_join
 from millpond.processors.calls.calling import named_in_errors, unknown_member
 from millpond.processors.calls.deduplicate import call_deduplicate
+from millpond.processors.calls.joins.asof_join import call_asof_join
+from millpond.processors.calls.joins.lookup_join import MAX_BYTES, call_lookup_join
+from millpond.processors.calls.joins.multi_join import HowEach, OnEach, call_multi_join, check_tables, times_of
+from millpond.processors.calls.joins.stream_join import call_stream_join
+from millpond.processors.calls.joins.table_join import call_table_join
 from millpond.processors.calls.latest import call_latest
-from millpond.processors.calls.lookup_join import MAX_BYTES, call_lookup_join
 from millpond.processors.calls.made import Made
-from millpond.processors.calls.multi_join import HowEach, OnEach, call_multi_join, check_tables, times_of
 from millpond.processors.calls.over import call_over
 from millpond.processors.calls.own_bounds import join_bounds, session_gap
 from millpond.processors.calls.readings import begun_anew
-from millpond.processors.calls.stream_join import call_stream_join
-from millpond.processors.calls.table_join import call_table_join
 from millpond.processors.calls.top_n import call_top_n
 from millpond.processors.options.grouping import By
 from millpond.processors.options.joins import ASOF_JOINS, AsofHow, JoinType, StreamHow, TableHow

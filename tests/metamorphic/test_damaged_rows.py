@@ -32,11 +32,11 @@ from millpond.processors import (
 )
 from millpond.processors.calls.aggregate import make_aggregate
 from millpond.processors.calls.apply import make_apply
-from millpond.processors.calls.asof_join import make_asof_join
+from millpond.processors.calls.joins.asof_join import make_asof_join
+from millpond.processors.calls.joins.table_join import make_table_join
 from millpond.processors.calls.latest import make_latest
 from millpond.processors.calls.made import Made
 from millpond.processors.calls.over import make_over
-from millpond.processors.calls.table_join import make_table_join
 from millpond.processors.calls.tables import Rows
 from millpond.processors.distribution.exchange import Blob, to_ipc
 from millpond.processors.distribution.execution import Outputs

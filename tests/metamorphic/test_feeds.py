@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from millpond.processors import TimeWindows, rollup
 from millpond.processors.calls.aggregate import call_aggregate, make_aggregate
-from millpond.processors.calls.asof_join import make_asof_join
+from millpond.processors.calls.joins.asof_join import make_asof_join
+from millpond.processors.calls.joins.table_join import make_table_join
 from millpond.processors.calls.latest import make_latest
 from millpond.processors.calls.made import Made
 from millpond.processors.calls.readings import begun_anew
-from millpond.processors.calls.table_join import make_table_join
 from millpond.processors.calls.tables import Rows
 from millpond.processors.calls.top_n import make_top_n
 from millpond.processors.options.joins import JoinType

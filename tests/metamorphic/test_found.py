@@ -8,9 +8,9 @@ import pytest
 from millpond.processors import SessionWindows, TimeWindows
 from millpond.processors.calls.aggregate import make_aggregate
 from millpond.processors.calls.apply import make_apply
-from millpond.processors.calls.asof_join import make_asof_join
+from millpond.processors.calls.joins.asof_join import make_asof_join
+from millpond.processors.calls.joins.stream_join import make_stream_join
 from millpond.processors.calls.made import Made
-from millpond.processors.calls.stream_join import make_stream_join
 from millpond.processors.calls.tables import Rows
 from millpond.processors.options.joins import JoinType
 from millpond.processors.verbs import aggregates

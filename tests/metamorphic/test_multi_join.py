@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millpond.processors.calls.joins.multi_join import make_multi_join
 from millpond.processors.calls.made import Made
-from millpond.processors.calls.multi_join import make_multi_join
 from millpond.processors.calls.tables import Rows
 from millpond.processors.options.joins import TABLE_JOINS, JoinType
 from tests.metamorphic import oracle

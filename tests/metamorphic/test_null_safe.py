@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.processors.calls.asof_join import make_asof_join
+from millpond.processors.calls.joins.asof_join import make_asof_join
+from millpond.processors.calls.joins.stream_join import make_stream_join
+from millpond.processors.calls.joins.table_join import make_table_join
 from millpond.processors.calls.made import Made
-from millpond.processors.calls.stream_join import make_stream_join
-from millpond.processors.calls.table_join import make_table_join
 from millpond.processors.calls.tables import Rows
 from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, JoinType
 from tests.metamorphic.checking import NULLABLE, TWO, answers, bag, histories, rows_of, schema

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.errors import RecordError
-from millpond.processors.calls.asof_join import make_asof_join
+from millpond.processors.calls.joins.asof_join import make_asof_join
+from millpond.processors.calls.joins.table_join import make_table_join
 from millpond.processors.calls.latest import make_latest
 from millpond.processors.calls.made import Made
-from millpond.processors.calls.table_join import make_table_join
 from millpond.processors.calls.tables import Rows
 from millpond.processors.options.joins import FOREIGN_KEY_JOINS, TABLE_JOINS, JoinType
 from millpond.processors.options.on_error import OnError

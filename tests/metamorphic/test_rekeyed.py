@@ -23,11 +23,11 @@ from millpond.adapters.spark.evolution.verb_evolution import VerbEvolution
 from millpond.adapters.spark.session.checkpoint import Checkpoint
 from millpond.errors import ConfigurationError, MillpondError, StateConflictError
 from millpond.processors.calls.aggregate import make_aggregate
-from millpond.processors.calls.asof_join import make_asof_join
+from millpond.processors.calls.joins.asof_join import make_asof_join
+from millpond.processors.calls.joins.table_join import make_table_join
 from millpond.processors.calls.latest import make_latest
 from millpond.processors.calls.made import Made
 from millpond.processors.calls.readings import Packing
-from millpond.processors.calls.table_join import make_table_join
 from millpond.processors.calls.tables import Rows
 from millpond.processors.calls.waiting import stream_join_account
 from millpond.processors.distribution.plan import Plan, make_plan

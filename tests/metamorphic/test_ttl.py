@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from millpond.processors.calls.aggregate import make_aggregate
 from millpond.processors.calls.apply import make_apply
+from millpond.processors.calls.joins.table_join import make_table_join
 from millpond.processors.calls.latest import make_latest
-from millpond.processors.calls.table_join import make_table_join
 from millpond.processors.calls.tables import Rows
 from millpond.processors.calls.top_n import make_top_n
 from millpond.processors.options.joins import TABLE_JOINS, JoinType, Side

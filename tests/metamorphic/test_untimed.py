@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from millpond.processors.calls.asof_join import make_asof_join
+from millpond.processors.calls.joins.asof_join import make_asof_join
+from millpond.processors.calls.joins.stream_join import make_stream_join
 from millpond.processors.calls.made import Made
-from millpond.processors.calls.stream_join import make_stream_join
 from millpond.processors.calls.tables import Rows
 from millpond.processors.options.joins import AsofDirection, JoinType, Side
 from millpond.processors.options.on_error import OnError

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from millpond.processors import CumulativeWindows, SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.calls.aggregate import make_aggregate
 from millpond.processors.calls.apply import make_apply
-from millpond.processors.calls.asof_join import make_asof_join
+from millpond.processors.calls.joins.asof_join import make_asof_join
+from millpond.processors.calls.joins.stream_join import make_stream_join
+from millpond.processors.calls.joins.table_join import make_table_join
 from millpond.processors.calls.latest import make_latest
 from millpond.processors.calls.made import Made
-from millpond.processors.calls.stream_join import make_stream_join
-from millpond.processors.calls.table_join import make_table_join
 from millpond.processors.calls.tables import Rows
 from millpond.processors.options.joins import (
     ASOF_JOINS,

@@ -70,6 +70,7 @@ PROCESSORS = [
     "processors.verbs.rekeying",
     "processors.calls.reports",
     "processors.calls",
+    "processors.calls.joins",
     "processors.rows",
     "processors.pond",
 ]

@@ -22,12 +22,12 @@ from millpond.adapters.spark.verbs.over import OverVerbs
 from millpond.adapters.spark.verbs.spelled_names import spelled_name
 from millpond.errors import InvalidArgumentError, InvalidExpressionError
 from millpond.processors.calls.arguments import On, check_sides_times, chosen_join, in_micros
-from millpond.processors.calls.asof_join import call_asof_join
-from millpond.processors.calls.lookup_join import MAX_BYTES, TableSide, call_lookup_join
-from millpond.processors.calls.multi_join import HowEach, OnEach, call_multi_join, check_tables
+from millpond.processors.calls.joins.asof_join import call_asof_join
+from millpond.processors.calls.joins.lookup_join import MAX_BYTES, TableSide, call_lookup_join
+from millpond.processors.calls.joins.multi_join import HowEach, OnEach, call_multi_join, check_tables
+from millpond.processors.calls.joins.stream_join import call_stream_join
+from millpond.processors.calls.joins.table_join import call_table_join
 from millpond.processors.calls.own_bounds import join_bounds
-from millpond.processors.calls.stream_join import call_stream_join
-from millpond.processors.calls.table_join import call_table_join
 from millpond.processors.options.joins import ASOF_JOINS, AsofHow, JoinType, Side, StreamHow, TableHow
 from millpond.processors.options.versioned_table import VersionedTable
 from millpond.processors.pond.sides import table_side

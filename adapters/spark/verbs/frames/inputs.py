@@ -33,7 +33,7 @@ from millpond.errors import (
 from millpond.processors.calls.arguments import parameter_of
 from millpond.processors.calls.calling import several_tables
 from millpond.processors.calls.feeds import Feed, Gone
-from millpond.processors.calls.key_kinds import MONTHS
+from millpond.processors.calls.joins.key_kinds import MONTHS
 from millpond.processors.distribution.exchange import PLACE
 from millpond.processors.options.grouping import GroupingSets
 from millpond.processors.options.known_names import did_you_mean

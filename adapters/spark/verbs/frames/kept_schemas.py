@@ -15,7 +15,7 @@ from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.verbs.frames.expressions import Expression, kept_as, kept_in, name_of
 from millpond.adapters.spark.verbs.frames.inputs import type_name
 from millpond.errors import CallChangedError, InvalidEvolutionError
-from millpond.processors.calls.key_kinds import key_kinds, listed_key
+from millpond.processors.calls.joins.key_kinds import key_kinds, listed_key
 from millpond.processors.calls.readings import Packing, Reading, packed_key, packed_order
 from millpond.processors.options.grouping import GROUPING_ID
 from millpond.processors.options.known_names import did_you_mean

@@ -23,7 +23,7 @@ from millpond.processors.calls.arguments import (
     ttl_allowance,
 )
 from millpond.processors.calls.feed_tables import key_of_feed
-from millpond.processors.calls.key_kinds import check_equal_keys
+from millpond.processors.calls.joins.key_kinds import check_equal_keys
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew
 from millpond.processors.calls.waiting import multi_join_account

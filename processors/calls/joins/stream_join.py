@@ -12,7 +12,7 @@ from millpond.processors.calls.arguments import (
     chosen_join,
     column_pairs,
 )
-from millpond.processors.calls.key_kinds import check_equal_keys
+from millpond.processors.calls.joins.key_kinds import check_equal_keys
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew
 from millpond.processors.calls.waiting import stream_join_account

@@ -29,7 +29,7 @@ from millpond.processors.calls.arguments import (
     in_micros,
 )
 from millpond.processors.calls.feed_tables import as_written, key_of_feed
-from millpond.processors.calls.key_kinds import check_equal_keys
+from millpond.processors.calls.joins.key_kinds import check_equal_keys
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew, check_rows_stay
 from millpond.processors.calls.waiting import (

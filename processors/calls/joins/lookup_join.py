@@ -21,8 +21,8 @@ from millpond.processors.calls.arguments import (
     defaults_of,
     in_micros,
 )
-from millpond.processors.calls.asof_join import Where, check_ahead
-from millpond.processors.calls.key_kinds import check_equal_keys
+from millpond.processors.calls.joins.asof_join import Where, check_ahead
+from millpond.processors.calls.joins.key_kinds import check_equal_keys
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import Begin, Column, Packing, Read, VerbRows
 from millpond.processors.calls.tables import Rows, Selection
