@@ -16,7 +16,7 @@ from millpond.adapters.inspect.checkpoint.spark_checkpoint import SparkCheckpoin
 from millpond.errors import ConfigurationError, InvalidArgumentError, MissingFileError, PlaceTakenError
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.storage.uris import below, shown
-from millpond.stores.evolution.history import current_manifests
+from millpond.stores.evolution.current_manifests import current_manifests
 from millpond.stores.specs.directory import check_plain_name
 
 _READ_AT_ONCE: Final = 8

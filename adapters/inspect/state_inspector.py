@@ -33,7 +33,8 @@ from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.encoding.times import TimeUnit
-from millpond.stores.evolution.history import History, applications_beside, sinks_of, without_left_behind
+from millpond.stores.evolution.current_manifests import without_left_behind
+from millpond.stores.evolution.history import History, applications_beside, sinks_of
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, commits_of
 from millpond.stores.evolution.shape import StoreShape
 from millpond.stores.evolution.verb_sides import INPUT

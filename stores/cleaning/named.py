@@ -11,7 +11,7 @@ from millpond.errors import DurabilityError, MillpondError
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.file_faults import broken_file
 from millpond.stores.durability.storage.storage import Storage
-from millpond.stores.evolution.history import current_manifests
+from millpond.stores.evolution.current_manifests import current_manifests
 
 
 @dataclass(frozen=True)

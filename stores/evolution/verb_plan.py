@@ -12,7 +12,8 @@ from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.manifests.schema_log import Beside, kept_schemas
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.storage.uris import shown
-from millpond.stores.evolution.history import History, without_left_behind
+from millpond.stores.evolution.current_manifests import without_left_behind
+from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import told_difference
 from millpond.stores.evolution.shape import Shape
 from millpond.stores.evolution.verb_kinds import tables_of

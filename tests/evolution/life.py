@@ -19,7 +19,7 @@ from millpond.stores.durability.checking.verification import verify
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.encoding.partitions import partition_of
 from millpond.stores.encoding.serdes import STRING
-from millpond.stores.evolution.history import current_manifests
+from millpond.stores.evolution.current_manifests import current_manifests
 from millpond.stores.evolution.matching import Declared
 from millpond.stores.evolution.seeding import Entry as Seed
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec

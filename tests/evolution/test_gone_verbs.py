@@ -13,7 +13,8 @@ from millpond.adapters.inspect import StateInspector
 from millpond.stores.cleaning.named import Named, broken_tasks
 from millpond.stores.durability.parquet.file_faults import broken_file
 from millpond.stores.durability.storage.storage import Storage
-from millpond.stores.evolution.history import History, current_manifests
+from millpond.stores.evolution.current_manifests import current_manifests
+from millpond.stores.evolution.history import History
 from tests.evolution.verb_drafts import TABLES
 from tests.evolution.verb_job import OWNER
 from tests.evolution.verb_life import Arrival, VerbLife

@@ -18,7 +18,7 @@ from millpond.errors import CannotContinueError, MicroBatchNotKeptError, PlaceTa
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.storage.uris import shown
-from millpond.stores.evolution.history import current_manifests
+from millpond.stores.evolution.current_manifests import current_manifests
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.manifests.policy import DurabilityPolicy
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.evolution.backfilling import abandoned
-from millpond.stores.evolution.history import History, current_manifests, sinks_of
+from millpond.stores.evolution.current_manifests import current_manifests
+from millpond.stores.evolution.history import History, sinks_of
 
 
 @dataclass(frozen=True)

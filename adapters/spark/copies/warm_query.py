@@ -24,7 +24,8 @@ from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.manifests.policy import DurabilityPolicy
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.serdes import BYTES
-from millpond.stores.evolution.history import History, current_manifests
+from millpond.stores.evolution.current_manifests import current_manifests
+from millpond.stores.evolution.history import History
 from millpond.stores.evolution.shape import Shape, StoreShape
 from millpond.stores.specs.directory import plain_name
 from millpond.stores.specs.store_spec import StoreSpec

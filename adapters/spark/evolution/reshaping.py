@@ -17,8 +17,9 @@ from millpond.processors.runtime.topology import Topology
 from millpond.processors.verbs.rekeying.carriages import CARRIAGES
 from millpond.stores.durability.manifests.claim import GENERATION_MARK
 from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.evolution.current_manifests import without_left_behind
 from millpond.stores.evolution.evolving import Committed, Target, evolve, preview
-from millpond.stores.evolution.history import History, sinks_of, without_left_behind
+from millpond.stores.evolution.history import History, sinks_of
 from millpond.stores.evolution.matching import Declared
 from millpond.stores.evolution.previewing import Preview
 from millpond.stores.evolution.record import commits_of

@@ -20,8 +20,9 @@ from millpond.processors.verbs.rekeying.carriages import CARRIAGES
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.manifests.schema_log import copy_schemas
 from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.evolution.current_manifests import without_left_behind
 from millpond.stores.evolution.evolving import Committed, RunUnits, Target, begin_with, evolve
-from millpond.stores.evolution.history import History, without_left_behind
+from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import called_after
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, commits_of
 from millpond.stores.evolution.seeding import Filling

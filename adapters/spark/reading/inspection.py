@@ -34,7 +34,8 @@ from millpond.stores.durability.parquet.sources import Fetched
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.partitions import partition_of
 from millpond.stores.encoding.serdes import BYTES, JSON, STRING, Serde
-from millpond.stores.evolution.history import History, current_manifests
+from millpond.stores.evolution.current_manifests import current_manifests
+from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import same_state
 from millpond.stores.evolution.shape import Shape
 from millpond.stores.specs.directory import plain_name

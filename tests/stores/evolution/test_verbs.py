@@ -12,8 +12,9 @@ from millpond.stores.backend.memory import MemorySupplier
 from millpond.stores.durability import Manifest, Storage, TaskState, read_rows
 from millpond.stores.durability.manifests.schema_log import copy_schemas, keep_schemas, kept_schemas
 from millpond.stores.encoding.rows.schemas import Schemas
+from millpond.stores.evolution.current_manifests import current_manifests, without_left_behind
 from millpond.stores.evolution.evolving import Committed, Target, evolve
-from millpond.stores.evolution.history import History, current_manifests, without_left_behind
+from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import Declared, are_alike, called_after
 from millpond.stores.evolution.record import EvolutionRecord, commits_of
 from millpond.stores.evolution.verbs import (
