@@ -47,6 +47,7 @@ class Groups:
     @cached_property
     def ranks(self) -> _Integers:
         """The number of earlier records of the same key, for each record."""
+        # Sorted by key, a record's rank is its distance from the first record of its key.
         order = stable_order(self.numbers)
         starts = np.cumsum(self.sizes) - self.sizes
         ranks = np.empty_like(self.numbers)
@@ -64,13 +65,14 @@ class Groups:
 
     def first(self, times: _Integers) -> _Integers:
         """Return the time at each key's first record."""
+        # Assigned backward, each key's first record is the last to be written.
         first = np.empty(len(self.keys), np.int64)
         first[self.numbers[::-1]] = times[::-1]
         return first
 
     def earliest(self, times: _Integers) -> _Integers:
         """Return the least of each key's times."""
-        return -1 - self.latest(-1 - times)
+        return -1 - self.latest(-1 - times)  # ``-1 - time`` turns the order around and cannot overflow.
 
 
 class ColumnFold(ABC):
@@ -186,6 +188,7 @@ def merge_columns(fold: MergingFold, store: TimestampedColumns, partials: Column
     groups = Groups(partials.keys)
     order, before, known, told = known_states(store, groups)
     there = before.is_valid()
+    # The aggregates so far come before the partial ones, each with the number of its key.
     owners = np.concatenate([np.flatnonzero(there.to_numpy(zero_copy_only=False)), groups.numbers])
     totals = fold.merged(Groups(groups.keys, owners), pa.concat_arrays([before.filter(there), partials.values]))
     latest = np.maximum(known, groups.latest(partials.timestamps))

@@ -6,10 +6,14 @@ Rule of this module: nothing is changed once it is made. A join adds to the grap
 from collections.abc import Callable
 from typing import Any, Self
 
+from millpond.errors import TopologyError
 from millpond.processors.dsl.stream_operators import StreamOperators
 from millpond.processors.dsl.table_operators import TableOperators
 from millpond.processors.dsl.wiring.global_table import GlobalKTable
-from millpond.processors.dsl.wiring.join import join_stream
+from millpond.processors.dsl.wiring.stream import StreamHandle
+from millpond.processors.dsl.wiring.stream_join import join_streams
+from millpond.processors.dsl.wiring.stream_table import join_stream_with_global_table, join_stream_with_table
+from millpond.processors.options.functions import keyed_joiner
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import Joined, JoinType, StreamJoined
 
@@ -105,5 +109,28 @@ class StreamJoins(StreamOperators):
         selector: Callable[[Any, Any], Any] | None,
         vectorized: bool,
     ) -> Self:
-        right = other if isinstance(other, GlobalKTable) else other.handle
-        return self._on(join_stream(self._handle, right, joiner, joined, windows, join_type, selector, vectorized))
+        stream, right = self._handle, other if isinstance(other, GlobalKTable) else other.handle
+        where = f"the join of {stream.node!r} with {right.node!r}"
+        if selector is not None and not isinstance(right, GlobalKTable):
+            raise TopologyError(f"{where} looks up the record's key: a selector needs a global table")
+        with_key = keyed_joiner(joiner)
+        if isinstance(right, StreamHandle):
+            if windows is None or isinstance(joined, Joined):
+                raise TopologyError(
+                    f"{where} is between streams: it needs windows=JoinWindows(...), and StreamJoined for serdes"
+                )
+            options = joined or StreamJoined()
+            return self._on(join_streams(stream, right, with_key, windows, options, join_type, vectorized=vectorized))
+        if windows is not None or isinstance(joined, StreamJoined) or join_type is JoinType.OUTER:
+            raise TopologyError(
+                f"{where} is with a table: it has no windows, takes Joined instead of StreamJoined, and is inner "
+                "or left, because only a record of the stream can make a result"
+            )
+        joined = joined or Joined()
+        if isinstance(right, GlobalKTable):
+            made = join_stream_with_global_table(
+                stream, right, with_key, selector, joined, join_type, vectorized=vectorized
+            )
+        else:
+            made = join_stream_with_table(stream, right, with_key, joined, join_type, vectorized=vectorized)
+        return self._on(made)

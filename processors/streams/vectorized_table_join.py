@@ -81,6 +81,7 @@ class VectorizedStreamTableJoin(StreamTableJoin):
 
     def _passed_columns(self, records: Columns, found: Array, since: Array) -> tuple[Array, Array]:
         """Return ``_passed`` of records with keys."""
+        # Each round of look-ups lies behind those before it; ``places`` has where each record's version is.
         values, times, places = [found], [since], np.arange(len(records))
         failing = np.flatnonzero(self._failing_columns(records, found, since))
         begun, size = since.take(pa.array(failing)), len(records)

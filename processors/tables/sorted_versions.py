@@ -112,6 +112,7 @@ class SortedVersions(TableView):
 
     def __init__(self, rows: VersionRows) -> None:
         hashes = self._hashed(rows.keys)
+        # Rows of a key lie side by side, in the order of time. ``tied`` tells which rows have the time of the next one.
         order = np.lexsort((rows.times, hashes))
         hashes, times = hashes[order], rows.times[order]
         tied = (hashes[1:] == hashes[:-1]) & (times[1:] == times[:-1])
@@ -133,6 +134,7 @@ class SortedVersions(TableView):
     @staticmethod
     def _next_live(live: npt.NDArray[np.bool_]) -> Integers:
         """Return, for each row and behind the last one, the first row from it on that is a version and no delete."""
+        # Read from the end, the least place of a live row so far is the next one; ``size`` stands for none.
         size = len(live)
         own = np.append(np.where(live, np.arange(size), size), size)
         return np.minimum.accumulate(own[::-1])[::-1]
@@ -188,6 +190,7 @@ class SortedVersions(TableView):
 
     def _behind(self, groups: Integers, timestamps: Integers) -> Integers:
         """Return, for each key and time, the first place of its rows with a later one, or the place behind them all."""
+        # All searches step together: rows before ``low`` are not later than the time, those from ``high`` on are.
         low, high = self._begins_of(groups).copy(), self._ends_of(groups).copy()
         while (open_ := low < high).any():
             middle = (low + high) // 2
@@ -200,6 +203,7 @@ class SortedVersions(TableView):
 
 def _settle(order: Integers, tied: npt.NDArray[np.bool_], rows: VersionRows) -> None:
     """Put rows of one key and time in the order in which they count; ``tied`` tells which has the next one's."""
+    # A group is what has one key and time; its members are sorted among the places that they have together.
     among = np.append(tied, False) | np.append(False, tied)
     groups = np.append(0, np.cumsum(~tied))[among]
     members = order[among]

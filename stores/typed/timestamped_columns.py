@@ -111,6 +111,8 @@ class TimestampedColumns:
         before = get_column(self._store.transaction, rows)
         old = from_big_endian(pc.binary_slice(before, 0, TIMESTAMP_SIZE), pa.int64())
         limit = max(expiry.gone_at(MIN_TIME), MIN_TIME)
+        # A timer that is due earlier finds the entry, too. So one is needed only for an entry that had no live one of
+        # an earlier or equal time before.
         known = old.fill_null(MIN_TIME).to_numpy()
         needed = (known > times) | (known <= limit) | old.is_null().to_numpy(zero_copy_only=False)
         keys = pc.binary_slice(rows.filter(pa.array(needed)), len(DATA), TO_THE_END)

@@ -106,7 +106,7 @@ class VersionedColumns:
         Raises:
             CorruptStoreError: a row is damaged.
         """
-        latest = self._latest(latest_rows(self._stems(keys)))
+        latest = get_column(self._store.transaction, latest_rows(self._stems(keys)))
         try:
             values = self._read(pc.binary_slice(latest, HEAD_SIZE, TO_THE_END))
             times = pa.array(since_of(latest), mask=~values.is_valid().to_numpy(zero_copy_only=False))
@@ -139,7 +139,7 @@ class VersionedColumns:
         encoded = keys.dictionary_encode()
         numbers = encoded.indices.to_numpy().astype(np.int64)
         rows = latest_rows(self._stems(encoded.dictionary))
-        latest = self._latest(rows)
+        latest = get_column(self._store.transaction, rows)
         since = since_of(latest)
         places, hidden = numbers, timestamps < since[numbers]
         versions = pc.binary_slice(latest, HEAD_SIZE, TO_THE_END)
@@ -228,10 +228,6 @@ class VersionedColumns:
         if pc.all(pc.or_(live, pc.equal(versions, TOMBSTONE))).as_py() is False:
             raise pa.ArrowInvalid("neither a version nor a tombstone")
         return self._values.read(pc.if_else(live, pc.binary_slice(versions, 1, TO_THE_END), None))
-
-    def _latest(self, rows: Array) -> Array:
-        """Return the values at the rows of latest versions."""
-        return get_column(self._store.transaction, rows)
 
     def _stems(self, keys: Array) -> Array:
         """Return the beginnings of the rows of keys."""
