@@ -19,7 +19,7 @@ from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec, empty_rows
 from millpond.stores.evolution.shape import StoreShape
-from millpond.stores.evolution.verb_sides import INPUT
+from millpond.stores.evolution.verbs.verb_sides import INPUT
 
 _FOREIGN: Final = b"\x01"
 """The first byte of a row with a foreign key in front; a row itself is an array of MessagePack, which has another."""

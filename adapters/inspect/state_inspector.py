@@ -37,7 +37,7 @@ from millpond.stores.evolution.current_manifests import without_left_behind
 from millpond.stores.evolution.history import History, applications_beside, sinks_of
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, commits_of
 from millpond.stores.evolution.shape import StoreShape
-from millpond.stores.evolution.verb_sides import INPUT
+from millpond.stores.evolution.verbs.verb_sides import INPUT
 from millpond.stores.specs.store_spec import StoreSpec
 from millpond.stores.typed.windows.calendar import grid_of
 from millpond.stores.typed.windows.grids import EVERYWHERE

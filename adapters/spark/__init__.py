@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from millpond.processors.calls.reports.what_if import WhatIf
     from millpond.processors.options.on_error import OnError
     from millpond.processors.verbs.matching.explanation import MatchExplanation
-    from millpond.stores.evolution.verb_plan import EvolutionPlan
+    from millpond.stores.evolution.verbs.verb_plan import EvolutionPlan
 
 for _package, _module, _extra in (
     ("pyspark[sql]", "pyspark", "spark"),
@@ -62,7 +62,7 @@ __all__ = [
 _MODULES = {
     "Checkpoint": "millpond.adapters.spark.session.checkpoint",
     "Evolution": "millpond.adapters.spark.evolution.evolution",
-    "EvolutionPlan": "millpond.stores.evolution.verb_plan",
+    "EvolutionPlan": "millpond.stores.evolution.verbs.verb_plan",
     "FileOutput": "millpond.adapters.spark.outputs.output",
     "FormatOutput": "millpond.adapters.spark.outputs.output",
     "GraceAdvice": "millpond.processors.calls.reports.grace_advice",

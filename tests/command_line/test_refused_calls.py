@@ -26,7 +26,7 @@ from millpond.errors import ConfigurationError
 from millpond.processors import StreamsBuilder, Topology
 from millpond.releases import RELEASE, older_release
 from millpond.stores.durability.storage.storage import Storage
-from millpond.stores.evolution.verbs import SaidOfVerbs
+from millpond.stores.evolution.verbs.declarations import SaidOfVerbs
 from tests.command_line.stopped_jobs import KEYS, Stopped, counts
 from tests.refusing import Refused
 

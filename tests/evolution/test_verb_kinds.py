@@ -16,7 +16,7 @@ from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.options.joins import JoinType
 from millpond.processors.verbs.aggregates import count
 from millpond.stores.evolution.shape import Shape
-from millpond.stores.evolution.verb_kinds import check_kind, kind_of
+from millpond.stores.evolution.verbs.verb_kinds import check_kind, kind_of
 from tests.evolution.parameters import (
     of_aggregate,
     of_apply,

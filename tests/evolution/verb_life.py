@@ -18,7 +18,7 @@ from millpond.errors import StateConflictError
 from millpond.processors.options.joins import ASOF_JOINS, AsofDirection, JoinType, Side
 from millpond.processors.rows.part_rows import PartRows
 from millpond.processors.runtime.batches.batch import Batch
-from millpond.stores.evolution.verbs import verb_and_side
+from millpond.stores.evolution.verbs.declarations import verb_and_side
 from millpond.stores.typed.expiry import Expired
 from tests.evolution import verb_oracle as oracle
 from tests.evolution.process import RETAINED, Checkpoint, DeathError

@@ -48,7 +48,7 @@ from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import Declared
 from millpond.stores.evolution.record import EvolutionRecord
 from millpond.stores.evolution.seeding import Seeds
-from millpond.stores.evolution.verbs import SaidOfVerbs, VerbOf
+from millpond.stores.evolution.verbs.declarations import SaidOfVerbs, VerbOf
 from tests.metamorphic.engine import Query
 from tests.metamorphic.keeping import BackendKeeper, DurableKeeper
 

@@ -36,6 +36,7 @@ STORES = [
     "stores.durability.checking",
     "stores.durability",
     "stores.evolution",
+    "stores.evolution.verbs",
     "stores.cleaning",
     "stores.testing.faults",
     "stores.testing.watching",

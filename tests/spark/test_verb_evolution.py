@@ -24,7 +24,7 @@ from millpond.stores.evolution.evolving import Target
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import Declared
 from millpond.stores.evolution.record import EvolutionRecord
-from millpond.stores.evolution.verbs import SaidOfVerbs, VerbOf
+from millpond.stores.evolution.verbs.declarations import SaidOfVerbs, VerbOf
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from tests.stores.evolution.test_evolving import in_process
 from tests.stores.evolution.test_verb_plan import CHECKPOINT, KINDS, Shop, shape

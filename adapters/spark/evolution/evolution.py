@@ -40,8 +40,8 @@ from millpond.stores.evolution.matching import (
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, commits_of
 from millpond.stores.evolution.seeding import Seeds
 from millpond.stores.evolution.shape import Shape
-from millpond.stores.evolution.verb_kinds import check_kind
-from millpond.stores.evolution.verbs import SaidOfVerbs, VerbOf, application_of, declaration, holds_state
+from millpond.stores.evolution.verbs.declarations import SaidOfVerbs, VerbOf, application_of, declaration, holds_state
+from millpond.stores.evolution.verbs.verb_kinds import check_kind
 
 
 class Standpoint(NamedTuple):

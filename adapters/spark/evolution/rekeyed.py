@@ -20,8 +20,8 @@ from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.evolution.evolving import RunUnits, Target
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.seeding import Filling
-from millpond.stores.evolution.verb_sides import INPUT, Kept, KeptSide, placed, sides_of
-from millpond.stores.evolution.verbs import HeldState, VerbOf, application_of
+from millpond.stores.evolution.verbs.declarations import HeldState, VerbOf, application_of
+from millpond.stores.evolution.verbs.verb_sides import INPUT, Kept, KeptSide, placed, sides_of
 from millpond.stores.specs.directory import plain_name
 
 _log = logging.getLogger(__name__)

@@ -27,8 +27,7 @@ from millpond.stores.evolution.matching import called_after
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, commits_of
 from millpond.stores.evolution.seeding import Filling
 from millpond.stores.evolution.shape import Shape
-from millpond.stores.evolution.verb_kinds import check_kind
-from millpond.stores.evolution.verbs import (
+from millpond.stores.evolution.verbs.declarations import (
     HeldState,
     SaidOfVerbs,
     VerbOf,
@@ -47,6 +46,7 @@ from millpond.stores.evolution.verbs import (
     verbs_in,
     went_on,
 )
+from millpond.stores.evolution.verbs.verb_kinds import check_kind
 from millpond.stores.specs.directory import plain_name
 
 

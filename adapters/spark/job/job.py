@@ -21,7 +21,7 @@ from millpond.releases import Numbered, newest_number
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.evolution.history import History
-from millpond.stores.evolution.verbs import VerbOf, application_of, holds_state
+from millpond.stores.evolution.verbs.declarations import VerbOf, application_of, holds_state
 from millpond.stores.specs.directory import check_plain_name, plain_name
 
 _log = logging.getLogger(__name__)

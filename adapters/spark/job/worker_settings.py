@@ -31,7 +31,7 @@ from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.evolution.beginning import Beginning
 from millpond.stores.evolution.matching import check_terms
 from millpond.stores.evolution.record import EvolutionRecord
-from millpond.stores.evolution.verbs import EditedAs, edited_as
+from millpond.stores.evolution.verbs.declarations import EditedAs, edited_as
 from millpond.stores.specs.directory import plain_name
 
 NO_SCHEMAS: Final[Mapping[str, Schemas]] = MappingProxyType({})

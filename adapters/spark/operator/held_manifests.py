@@ -11,7 +11,7 @@ from millpond.adapters.spark.worker.worker import StateSettings
 from millpond.errors import MissingFileError, StateConflictError
 from millpond.stores.durability.manifests.claim import check_owner
 from millpond.stores.durability.manifests.manifest import Manifest
-from millpond.stores.evolution.verbs import holds_state, lacks_state, strangers, taken
+from millpond.stores.evolution.verbs.declarations import holds_state, lacks_state, strangers, taken
 
 
 def by_application(held: Collection[Manifest], running: Sequence[StateSettings]) -> dict[str, Manifest]:

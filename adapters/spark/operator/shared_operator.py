@@ -40,7 +40,7 @@ from millpond.processors.verbs.verb import flattened
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.encoding.partitions import partitions_of
 from millpond.stores.encoding.rows.tuple_keys import null_rows
-from millpond.stores.evolution.verbs import declaration
+from millpond.stores.evolution.verbs.declarations import declaration
 
 
 class Between(Protocol):

@@ -59,7 +59,7 @@ from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.times import Instant, TimeUnit
 from millpond.stores.evolution.seeding import Filling, Sow, place_mark, places_filled
 from millpond.stores.evolution.shape import StoreShape
-from millpond.stores.evolution.verbs import holds_state
+from millpond.stores.evolution.verbs.declarations import holds_state
 
 Begin: TypeAlias = Instant | str | DataFrame | None
 """The beginning of an added result: the time from which rows count, the rows so far, or None for nothing."""

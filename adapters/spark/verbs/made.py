@@ -38,7 +38,7 @@ from millpond.processors.verbs.verb import Verb
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.times import Instant
 from millpond.stores.evolution.seeding import Filling
-from millpond.stores.evolution.verb_plan import EvolutionPlan
+from millpond.stores.evolution.verbs.verb_plan import EvolutionPlan
 
 
 class MadeVerbs:

@@ -10,8 +10,8 @@ from millpond.adapters.inspect.checkpoint.spark_checkpoint import SparkCheckpoin
 from millpond.adapters.spark.job.job import Job
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
-from millpond.stores.evolution.verb_plan import AskedVerb, EvolutionPlan, Planning
-from millpond.stores.evolution.verbs import HeldState, SaidOfVerbs
+from millpond.stores.evolution.verbs.declarations import HeldState, SaidOfVerbs
+from millpond.stores.evolution.verbs.verb_plan import AskedVerb, EvolutionPlan, Planning
 
 _WORKERS: Final = 4
 

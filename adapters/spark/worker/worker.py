@@ -33,7 +33,7 @@ from millpond.stores.durability.state import TaskState
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.evolution.beginning import Beginning
 from millpond.stores.evolution.record import EvolutionRecord
-from millpond.stores.evolution.verbs import EditedAs
+from millpond.stores.evolution.verbs.declarations import EditedAs
 from millpond.stores.specs.store_spec import StoreSpec
 
 _log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from millpond.processors.verbs.joins.table_join import side_table
 from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns, Keys, Rows, RowsOfSides, Times
 from millpond.processors.verbs.verb import PackedRows, Verb, null_safety
 from millpond.stores.encoding.serdes import BYTES, INT64
-from millpond.stores.evolution.verb_kinds import TABLES
+from millpond.stores.evolution.verbs.verb_kinds import TABLES
 from millpond.stores.typed.expiry import Expired
 from millpond.stores.typed.terms import Term, Written
 

@@ -26,7 +26,7 @@ from millpond.stores.evolution.carriage import greatest
 from millpond.stores.evolution.conversion import times_of
 from millpond.stores.evolution.old_rows import OldRows
 from millpond.stores.evolution.record_keys import RecordKeys
-from millpond.stores.evolution.verb_sides import INPUT, Kept, KeptSide
+from millpond.stores.evolution.verbs.verb_sides import INPUT, Kept, KeptSide
 from millpond.stores.typed.expiry import HORIZON_NAME
 from millpond.stores.typed.observed_stream_time import METADATA_NAME as OBSERVED
 from millpond.stores.typed.timestamped_keyvalue import TIMESTAMP_SIZE

@@ -32,7 +32,7 @@ from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.partitions import partitions_of
 from millpond.stores.encoding.rows.tuple_keys import null_rows
 from millpond.stores.evolution.snapshots import write_commit
-from millpond.stores.evolution.verb_sides import INPUT, Kept, KeptSide
+from millpond.stores.evolution.verbs.verb_sides import INPUT, Kept, KeptSide
 from millpond.stores.typed.terms import Term
 
 pc: Any = _compute

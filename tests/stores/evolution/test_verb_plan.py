@@ -16,8 +16,8 @@ from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.shape import Shape, StoreShape
-from millpond.stores.evolution.verb_plan import NEW_PLACE, AskedVerb, EvolutionPlan, Planning, VerbChange, keys_in
-from millpond.stores.evolution.verbs import HeldState, SaidOfVerbs
+from millpond.stores.evolution.verbs.declarations import HeldState, SaidOfVerbs
+from millpond.stores.evolution.verbs.verb_plan import NEW_PLACE, AskedVerb, EvolutionPlan, Planning, VerbChange, keys_in
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 KINDS = {

@@ -17,7 +17,7 @@ from millpond.stores.evolution.evolving import Committed, Target, evolve
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import Declared, are_alike, called_after
 from millpond.stores.evolution.record import EvolutionRecord, commits_of
-from millpond.stores.evolution.verbs import (
+from millpond.stores.evolution.verbs.declarations import (
     SaidOfVerbs,
     declaration,
     has_no_place,

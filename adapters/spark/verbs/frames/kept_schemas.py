@@ -23,7 +23,7 @@ from millpond.stores.durability.manifests.schema_log import Beside, kept_schemas
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.evolution.matching import check_said
-from millpond.stores.evolution.verbs import declaration
+from millpond.stores.evolution.verbs.declarations import declaration
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 

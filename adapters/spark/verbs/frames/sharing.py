@@ -23,7 +23,7 @@ from millpond.processors.calls.account import Account, Path
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.verbs.encoding.null_keys import NullKeys
 from millpond.processors.verbs.verb import Input, Verb
-from millpond.stores.evolution.verbs import declaration
+from millpond.stores.evolution.verbs.declarations import declaration
 
 
 @dataclass(frozen=True)

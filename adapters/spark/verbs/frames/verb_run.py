@@ -60,7 +60,7 @@ from millpond.stores.encoding.serdes import Serde
 from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.seeding import Filling
-from millpond.stores.evolution.verbs import alike, declaration, verbs_beside, verbs_with_state, went_on
+from millpond.stores.evolution.verbs.declarations import alike, declaration, verbs_beside, verbs_with_state, went_on
 
 _log = logging.getLogger(__name__)
 

@@ -16,9 +16,7 @@ from millpond.stores.evolution.current_manifests import without_left_behind
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import told_difference
 from millpond.stores.evolution.shape import Shape
-from millpond.stores.evolution.verb_kinds import tables_of
-from millpond.stores.evolution.verb_sides import INPUT, SIDES, sides_of
-from millpond.stores.evolution.verbs import (
+from millpond.stores.evolution.verbs.declarations import (
     HeldState,
     SaidOfVerbs,
     alike,
@@ -29,6 +27,8 @@ from millpond.stores.evolution.verbs import (
     verbs_with_state,
     went_on,
 )
+from millpond.stores.evolution.verbs.verb_kinds import tables_of
+from millpond.stores.evolution.verbs.verb_sides import INPUT, SIDES, sides_of
 from millpond.stores.specs.directory import plain_name
 
 NEW_PLACE: Final = "<a new checkpoint>"

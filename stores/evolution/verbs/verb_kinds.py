@@ -8,8 +8,8 @@ from typing import Final
 
 from millpond.errors import VerbChangedError
 from millpond.stores.evolution.shape import Shape
-from millpond.stores.evolution.verb_sides import LEFT, RIGHT, placed, sides_of
-from millpond.stores.evolution.verbs import declaration
+from millpond.stores.evolution.verbs.declarations import declaration
+from millpond.stores.evolution.verbs.verb_sides import LEFT, RIGHT, placed, sides_of
 
 TABLES: Final = "tables"
 """The term of the stores of a join of many tables: their names, which the user chooses."""

@@ -20,7 +20,7 @@ from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import are_alike
 from millpond.stores.evolution.record import EvolutionRecord
 from millpond.stores.evolution.shape import Shape
-from millpond.stores.evolution.verb_sides import SIDES
+from millpond.stores.evolution.verbs.verb_sides import SIDES
 from millpond.stores.specs.directory import plain_name
 
 
