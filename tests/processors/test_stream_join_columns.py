@@ -160,6 +160,16 @@ def test_so_it_does_with_columns_and_across_restarts(
     assert {"None" in record.value for record in came} == alone
 
 
+def test_several_records_of_one_key_and_time_wait_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectorized_window_join, "COLUMNS_FROM", 1)
+    monkeypatch.setattr(WindowJoin, "_process", None)
+    waiting, later = Batch(["k", "k", "l"], ["A", "B", "C"], [100, 100, 100]), Batch(["x"], ["X"], [200])
+    with TopologyDriver(two_topics(JoinWindows.of(10), "left", vectorized=True)) as driver:
+        for batch in (waiting, later):
+            driver.pipe_inputs({"left": batch})
+        assert [record.value for record in driver.read("out")] == ["k:A-None", "k:B-None", "l:C-None"]
+
+
 @pytest.mark.parametrize("vectorized", [False, True])
 def test_records_that_wait_come_out_at_completion_whichever_joiner_failed(vectorized: bool) -> None:
     inputs = {"left": Batch(["a", "b", "c"], ["x", "j", "x"], [3, 2, 1])}
