@@ -369,16 +369,43 @@ def test_a_new_directory_that_cannot_be_used_holds_up_nobody(
     chosen = Elsewhere(engine)
     with task(tmp_path, chosen, TIMESTAMPED, in_place=True) as state:
         for number in range(20):
-            vars(chosen).update(trouble=trouble if 2 <= number < 5 else None)
+            in_trouble = 2 <= number < 5
+            vars(chosen).update(trouble=trouble if in_trouble else None)
             known["k0"] = number, number
+            caplog.clear()
             manifest = commit(state, TIMESTAMPED, manifest, {"k0": known["k0"]})
+            assert caplog.text.count(f"is put off: {trouble}") == in_trouble, "a micro-batch tries once"
+            assert "restoring" not in caplog.text
             assert content(state, manifest)["k0"][0] == number
-    assert f"is put off: {trouble}" in caplog.text
-    assert "restoring" not in caplog.text
     assert manifest.prepared
     with task(tmp_path, engine, TIMESTAMPED) as state:
         assert content(state, manifest) == known
         assert names(tmp_path) == {"counts-v2"}
+
+
+class Unclosing(FaultySupplier):
+    """An engine whose new directories fail while they are closed, by a plan."""
+
+    def open(self, directory: Path) -> Backend:
+        return super().open(directory) if ".prepar" in directory.name else self._supplier.open(directory)
+
+
+def test_a_new_directory_that_fails_while_it_is_closed_is_begun_anew_by_the_next_micro_batch(tmp_path: Path) -> None:
+    """The engine is one that does not check all its files itself."""
+    engine = "lmdb"
+    spec, known, count = SPECS["plain-checksums"], {key: value for key, (value, _) in OLD.items()}, 0
+    with task(tmp_path, engine, PLAIN) as state:
+        manifest = commit(state, PLAIN, None, OLD)
+    plan = FaultPlan(lambda step: Fault.APPLIED if step is Step.BACKEND_CLOSE and count == 2 else None)
+    with task(tmp_path, Unclosing(supplier(engine), plan), spec, in_place=True) as state:
+        while not manifest.prepared and count < 9:
+            count += 1
+            known["k0"] = count
+            manifest = commit(state, spec, manifest, {"k0": (count, count)})
+    assert count == 2 + 5, "nine rows, two a commit"
+    with task(tmp_path, engine, spec) as state:
+        assert content(state, manifest) == known
+        assert names(tmp_path) == {spec.directory_name}
 
 
 def keep(local: Path, image: Path) -> None:
