@@ -17,7 +17,7 @@ from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage
 from millpond.stores.durability.checking.copy_verification import copies_of, discard_copy, verify_copies
 from millpond.stores.durability.copies.catchup_log import CatchupLog, Commit
-from millpond.stores.durability.copies.clean_shutdown import CleanShutdownMarker
+from millpond.stores.durability.copies.clean_shutdown import CleanShutdownMarker, seal_path
 from millpond.stores.durability.copies.lease import LEASE_FILE, Lease
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.durability.manifests.claim import claimed_by
@@ -328,16 +328,18 @@ def test_deleting_a_copy_deletes_nothing_that_its_links_lead_to(tmp_path: Path) 
     assert outside.read_text() == SOMEBODYS
 
 
-def test_a_copy_is_verified_without_reading_what_its_links_lead_to(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seal", [False, True])
+def test_a_copy_is_verified_without_reading_what_its_links_lead_to(tmp_path: Path, seal: bool) -> None:
     manifest = run(tmp_path, "lmdb", COUNTS, None, 2)
-    data = tmp_path / "local" / "app" / "0_0" / "lmdb" / "counts" / "data.mdb"
-    shutil.move(data, tmp_path / "outside")
-    data.symlink_to(tmp_path / "outside")
+    copy = tmp_path / "local" / "app" / "0_0" / "lmdb" / "counts"
+    link = seal_path(copy) if seal else copy / "data.mdb"
+    shutil.move(link, tmp_path / "outside")
+    link.symlink_to(tmp_path / "outside")
     places = copies_of(tmp_path / "local", manifest)
     (finding,) = verify_copies(Storage.from_uri(tmp_path / "state"), manifest, places, lambda: manifest)
-    assert "data.mdb" in finding.what
+    assert link.name in finding.what
     assert "symbolic link" in finding.what
-    discard_copy(data.parent)
+    discard_copy(copy)
     assert (tmp_path / "outside").is_file()
 
 

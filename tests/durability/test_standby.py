@@ -14,12 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from millpond.errors import ConfigurationError, MissingFileError, StoreError
+from millpond.errors import BackendInUseError, ConfigurationError, MissingFileError, StoreError
 from millpond.metrics import StoreMetric
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
-from millpond.stores.durability.copies.lease import LEASE_FILE, Lease, lease_mark
+from millpond.stores.durability.copies import lease as lease_module
+from millpond.stores.durability.copies.lease import LEASE_FILE, Lease, LeaseMark, lease_mark
 from millpond.stores.durability.copies.standby import StandbyTask
 from millpond.stores.durability.copies.warming import Warmed
 from millpond.stores.encoding.serdes import INT64, STRING
@@ -464,3 +465,44 @@ def test_a_mark_tells_who_had_a_lease_and_whether_that_process_lives(tmp_path: P
     mark = lease_mark(tmp_path / "app")
     assert mark is not None
     assert not mark.ended, "nothing tells who it was"
+
+
+def test_a_process_of_another_user_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(process: int, signal: int) -> None:
+        raise PermissionError(process)
+
+    monkeypatch.setattr(os, "kill", refuse)
+    assert not LeaseMark("7", 1, 1).ended
+
+
+def test_a_lease_is_taken_also_if_its_directory_is_deleted_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = lease_module.no_link
+    deleted = []
+
+    def delete_first(path: str, flags: int) -> int:
+        if not deleted:
+            deleted.append(shutil.rmtree(Path(path).parent))
+        return opened(path, flags)
+
+    monkeypatch.setattr(lease_module, "no_link", delete_first)
+    lease = Lease(tmp_path / "app" / "0_0", 0)
+    lease.acquire()
+    assert lease.held
+    lease.release()
+
+
+def test_who_waits_for_a_lease_looks_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    times = iter(range(20))
+    monkeypatch.setattr(time, "monotonic", lambda: next(times))
+    holder = Lease(tmp_path, 0)
+    holder.acquire()
+    with pytest.raises(BackendInUseError):
+        Lease(tmp_path, 15).acquire()
+    holder.release()
+    assert len(pauses) > 10
+    assert pauses == sorted(pauses), "ever less often"
+    assert max(pauses) <= 0.05

@@ -231,12 +231,13 @@ def test_copies_that_a_job_moves_on_meanwhile_are_compared_where_they_stand(tmp_
 def test_a_copy_that_differs_under_a_right_seal_is_found(tmp_path: Path, backend: str) -> None:
     manifest = committed(tmp_path, backend)[-1]
     directory = copy_of(tmp_path)
+    longest = b"\x01key 0005".ljust(32, b"5")
     with open_backend(backend, directory) as copy:
-        copy.write({b"\x01key 0002": INT64.serialize(77), b"\x01key 0005": None, b"\x01key 00055": b"more"})
+        copy.write({b"\x01key 0002": INT64.serialize(77), b"\x01key 0005": None, longest: b"more"})
     CleanShutdownMarker(directory, checked_by_engine=supplier(backend).checksums, limit=1 << 30).closed()
     (finding,) = verified(tmp_path, manifest).findings
     assert (finding.severity, finding.subject, finding.where) == (Severity.HEALABLE, Subject.COPY, str(directory))
-    wrong, missing, more = (f"row {row.hex()}" for row in (b"\x01key 0002", b"\x01key 0005", b"\x01key 00055"))
+    wrong, missing, more = (f"row {row.hex()}" for row in (b"\x01key 0002", b"\x01key 0005", longest))
     assert "3 rows are not those of the durable files at commit 3" in finding.what
     assert f"{wrong} is {INT64.serialize(77).hex()} instead of {INT64.serialize(4).hex()}" in finding.what
     assert f"{missing} is missing; {more} should not be there" in finding.what
