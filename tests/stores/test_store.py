@@ -1,5 +1,6 @@
 """The promises of all typed stores: null keys, closing, leaked scans, metadata, transactions."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -112,6 +113,17 @@ def test_a_damaged_row_is_found_by_check(kind: KindUnderTest, transaction: Trans
     transaction.put(b"\x01\xff", b"\xff")
     with pytest.raises(CorruptStoreError, match=r"'tested' has a damaged"):
         store.check()
+
+
+@each_kind
+def test_a_value_that_its_serde_cannot_read_is_found_by_check(kind: KindUnderTest, transaction: Transaction) -> None:
+    store = kind.spec.open(transaction)
+    for call in calls_of_every_method(kind):
+        call(store)
+    store.flush()
+    store.check()
+    with pytest.raises(CorruptStoreError, match=r"'tested' has a damaged"):
+        replace(kind.spec, value_serde=INT64).open(transaction).check()
 
 
 def test_metadata_is_a_row_that_commits_with_the_entries_and_is_no_entry(transaction: Transaction) -> None:

@@ -140,6 +140,8 @@ class Entries(RuleBasedStateMachine):
     def reads_agree(self) -> None:
         if not hasattr(self, "known"):
             return
+        if self.ttl is not None and self.known:
+            assert self.store.expiry.due <= min(time for _, time in self.known.values()) + self.ttl
         latest = [(key, one) for key, one in self.store.scan() if getattr(one, "valid_to", None) is None]
         found = {key: (one.value, one.timestamp) for key, one in latest}
         assert found == self.known
@@ -204,6 +206,29 @@ def test_an_entry_is_gone_when_time_is_the_ttl_past_its_last_update() -> None:
         assert store.get(b"a") == (1, 5)
         store.put(b"b", 2, 15)
         assert (store.get(b"a"), store.len_estimate()) == (None, 1)
+
+
+def test_a_version_that_has_expired_is_seen_as_of_its_time_as_far_as_the_history_reaches() -> None:
+    backend = MemoryBackend()
+    kind = {**VERSIONED, "history_retention": 100}
+    for time in (0, 50, 100):
+        with Transaction(backend) as transaction:
+            store: Any = spec(10, **kind).open(transaction)
+            store.put(b"a" if time == 0 else b"b", 1, time)
+            found = [None if one is None else one.value for one in (store.get(b"a"), store.get(b"a", 5))]
+            assert found == [1 if time == 0 else None, 1]
+            store.flush()
+            transaction.commit()
+
+
+def test_expired_entries_are_told_in_the_order_of_their_times() -> None:
+    with Transaction(MemoryBackend()) as transaction:
+        store: Any = spec(10, told=True, **TIMESTAMPED).open(transaction)
+        puts = [(b"c", 7, 1), (b"b", 8, 2), (b"d", 9, 2), (b"a", 6, 3)]
+        for put in puts:
+            store.put(*put)
+        store.expiry.observe(50)
+        assert store.take_expired() == puts
 
 
 def test_a_commit_removes_a_bounded_number_of_entries_and_the_next_ones_the_rest() -> None:
