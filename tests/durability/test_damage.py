@@ -3,8 +3,9 @@
 import os
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import pytest
 
@@ -104,6 +105,31 @@ def test_damage_found_by_the_engine_in_a_batch_makes_the_next_open_restore(tmp_p
         ]
         store: Any = state.open(manifest)["times"]
         assert store.get("key 0") is not None
+
+
+def test_copies_are_thrown_away_unless_the_files_have_just_given_all_of_them(tmp_path: Path) -> None:
+    def both() -> TaskState:
+        return TaskState(
+            [SPEC, replace(SPEC, name="others")], supplier("lmdb"), application_id="app", task_id="0_0", **options
+        )
+
+    options: dict[str, Any] = {"local_dir": tmp_path / "local", "storage": Storage.from_uri(tmp_path / "state")}
+    with both() as state:
+        for store in state.open(None).values():
+            cast(Any, store).put("a", 1, 1)
+        manifest = state.commit()
+    copies = {path.name: path for path in (tmp_path / "local").rglob("*-v2")}
+    assert set(copies) == {"times-v2", "others-v2"}
+    for restored, told in ((["times-v2"], "were thrown away"), (list(copies), "hold it")):
+        for name in restored:
+            shutil.rmtree(copies[name])
+        damage = CorruptStoreError("a row cannot be read")
+        with both() as state:
+            state.open(manifest)
+            state.rollback(damage)
+        assert told in damage.__notes__[0]
+        with both() as state:
+            state.open(manifest)
 
 
 @pytest.mark.parametrize("backend", ["lmdb", "rocksdb"])

@@ -49,10 +49,12 @@ def storage(tmp_path: Path) -> Storage:
     return Storage.from_uri(tmp_path)
 
 
-@pytest.fixture(params=["whole", "range by range"])
+@pytest.fixture(params=["whole", "range by range", "with a long footer"])
 def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "range by range":
+    if request.param != "whole":
         monkeypatch.setattr("millpond.stores.durability.parquet.reading.WHOLE", 0)
+    if request.param == "with a long footer":
+        monkeypatch.setattr("millpond.stores.durability.parquet.reading._MOSTLY_ENOUGH", 100)
 
 
 @pytest.mark.usefixtures("reading")

@@ -223,11 +223,11 @@ def test_a_version_that_has_expired_is_seen_as_of_its_time_as_far_as_the_history
 
 def test_expired_entries_are_told_in_the_order_of_their_times() -> None:
     with Transaction(MemoryBackend()) as transaction:
-        store: Any = spec(10, told=True, **TIMESTAMPED).open(transaction)
+        store: Any = spec(10_000_000, told=True, **TIMESTAMPED).open(transaction)
         puts = [(b"c", 7, 1), (b"b", 8, 2), (b"d", 9, 2), (b"a", 6, 3)]
         for put in puts:
             store.put(*put)
-        store.expiry.observe(50)
+        store.expiry.observe(20_000_000)
         assert store.take_expired() == puts
 
 
