@@ -195,12 +195,11 @@ class Storage:
         connection = self._connect()
         if connection.put_new is not None:
             self._put_new(connection.put_new, path, content)
-        elif path in (file.path for file in self.list(path.rpartition("/")[0])):
-            return
-        elif connection.local:
-            self._name(self._drafted(path, content), path, once=True)
-        else:
-            self.put(path, content)
+        elif path not in (file.path for file in self.list(path.rpartition("/")[0])):
+            if connection.local:
+                self._name(self._drafted(path, content), path, once=True)
+            else:
+                self.put(path, content)
 
     def _put_new(self, put_new: Callable[[str, bytes], None], path: str, content: bytes) -> None:
         try:
@@ -462,7 +461,5 @@ def _delete_if_possible(filesystem: Any, location: str) -> None:
 
 
 def _delete(filesystem: Any, location: str) -> None:
-    try:
+    with suppress(FileNotFoundError):
         filesystem.delete_file(location)
-    except FileNotFoundError:
-        return

@@ -438,8 +438,6 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         decoded: ValueAndTimestamp[V] | None = None
         for place in places:
             row = walk.back_to(timestamps[place])
-            if row is None:
-                return
             if row is not version:
                 version, decoded = row, self._value_and_timestamp(row)
             found[place] = decoded
