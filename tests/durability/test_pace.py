@@ -276,6 +276,14 @@ def test_it_comes_to_an_end_and_no_more_commits_wait_than_may(
     assert job.taken_over() == job.kept
 
 
+def test_copying_and_writing_take_turns(tmp_path: Path, clock: Clock) -> None:
+    job = Job(tmp_path, clock, rows=10 * ROWS, most=10 * ROWS, waiting=8)
+    for number in range(7):
+        job.batch(0 if number < 6 else 60, {DATA + b"%05d" % row: b"newer %d" % number for row in range(3 * STEP)})
+    assert not job.preparation.complete
+    assert job.waiting <= 3
+
+
 def test_what_can_wait_takes_no_more_than_the_share_and_one_step(tmp_path: Path, clock: Clock) -> None:
     job = Job(tmp_path, clock, rows=10 * ROWS, waiting=1000)
     job.batch(50)
