@@ -3,7 +3,7 @@
 import pytest
 
 from millpond.errors import TopologyError
-from millpond.processors import Consumed, Produced, StreamsBuilder, Topology
+from millpond.processors import Consumed, Joined, Produced, StreamsBuilder, Topology
 from millpond.processors.distribution.plan import Plan, make_plan
 
 TEXT = Consumed("string", "string")
@@ -63,3 +63,16 @@ def test_a_topology_without_a_sink_is_refused() -> None:
     topology: Topology = builder.build()
     with pytest.raises(TopologyError, match="no sink"):
         make_plan(topology, None, 2)
+
+
+def test_what_is_packed_for_several_stages_comes_in_at_the_first_of_them() -> None:
+    builder = StreamsBuilder()
+    words = builder.stream("words", TEXT)
+    letters = words.select_key(lambda _, word: word).group_by_key().count().to_stream()
+    updates = letters.select_key(lambda word, _: word[0]).group_by_key().count()
+    joined = Joined("string", "string")
+    words.select_key(lambda _, word: word[0]).join(updates, lambda word, count: f"{word} {count}", joined).to("out")
+    plan = make_plan(builder.build(), "out", 2)
+    (packed,) = plan.map_side
+    assert [plan.entry_level(plan.readers[topic]) for topic in packed.sinks] == [0, 1]
+    assert plan.entry_level(packed) == 0

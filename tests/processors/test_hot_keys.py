@@ -67,6 +67,13 @@ def test_of_few_records_nothing_is_told_and_of_many_hot_keys_the_hottest() -> No
     assert MOST == 3
 
 
+def test_a_key_is_hot_from_an_eighth_of_all_records_on() -> None:
+    for times, found in ((25, {("in", b"hot"): 25}), (24, {})):
+        hot = HotKeys()
+        hot.see("in", records([b"hot"] * times + [f"{number}".encode() for number in range(200 - times)], columns=True))
+        assert hot.hottest() == found
+
+
 def test_what_is_held_is_bounded() -> None:
     hot = HotKeys()
     for number in range(20_000):

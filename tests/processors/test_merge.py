@@ -2,11 +2,13 @@
 
 from itertools import pairwise
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.processors.runtime.batches.batch import Batch
-from millpond.processors.runtime.order.time_order import merge
+from millpond.processors.runtime.order.time_order import merge, reached_by_key
+from millpond.stores.encoding.times import MAX_TIME, MIN_TIME
 from tests.drawing import tries
 
 Taken = list[tuple[str, int, int]]
@@ -43,6 +45,19 @@ def _stable_sort(inputs: dict[str, list[int]]) -> Taken:
     for rank, (topic, times) in enumerate(inputs.items()):
         ranked.extend((max(times[: i + 1]), rank, i, [(topic, i, time)]) for i, time in enumerate(times))
     return [record for *_, records in sorted(ranked) for record in records]
+
+
+times_of_keys = st.lists(st.tuples(st.integers(-9, 9) | st.integers(MIN_TIME, MAX_TIME), st.integers(0, 3)), max_size=9)
+
+
+@settings(max_examples=tries(400))
+@given(times_of_keys)
+def test_what_a_key_has_reached_is_its_largest_timestamp_so_far_however_far_apart(
+    given_: list[tuple[int, int]],
+) -> None:
+    times, keys = (np.array([one[place] for one in given_], np.int64) for place in (0, 1))
+    expected = [max(time for time, key in given_[: place + 1] if key == of) for place, (_, of) in enumerate(given_)]
+    assert reached_by_key(times, keys).tolist() == expected
 
 
 inputs_of_few_times = st.dictionaries(st.sampled_from("abcde"), st.lists(st.integers(0, 8), max_size=12), max_size=5)
