@@ -121,6 +121,7 @@ NOT_COMBINED: dict[str, Callable[[KStream], KTable | KStream]] = {
     "each update": lambda stream: stream.group_by_key().count(),
     "windows": windowed,
     "versions": lambda stream: stream.group_by_key().count(Materialized.versioned("counts", history_retention=9)),
+    "those that expire": lambda stream: stream.group_by_key().count(Materialized("counts", caching=True, ttl=9)),
     "a user's reducer": lambda stream: stream.group_by_key().reduce(max, CACHED),
     "another reader": lambda stream: by_key(stream).join(stream.group_by_key().count(), lambda one, other: one),
     "a look-up": lambda stream: stream.join(by_key(stream), lambda value, count: count),
@@ -135,6 +136,14 @@ def test_records_are_combined_only_where_nobody_could_tell(name: str) -> None:
     plan = plan_of({**COMBINED, **NOT_COMBINED}[name])
     topics = [topic for stage in plan.stages for part in stage for topic in part.sources]
     assert [combiner_of(plan, topic) is not None for topic in topics] == [name in COMBINED] * len(topics)
+
+
+@pytest.mark.parametrize("name", ["by key", "each update", "those that expire", "a user's reducer"])
+def test_a_task_minds_the_order_of_records_only_where_somebody_could_tell(name: str) -> None:
+    ((part,),) = plan_of({**COMBINED, **NOT_COMBINED}[name]).stages
+    task = Task(part, {store: spec.open(Transaction(MemoryBackend())) for store, spec in part.stores.items()})
+    assert task.minds_ties("in") is (name == "a user's reducer")
+    assert task.minds_order("in") is (name != "by key")
 
 
 def keyed(keys: list[int], values: Any = None) -> pa.Table:

@@ -11,6 +11,8 @@ import pytest
 
 from millpond.errors import ConfigurationError, RecordError, SerdeError
 from millpond.processors import Consumed, Materialized, StreamsBuilder
+from millpond.processors.calls.aggregate import make_aggregate
+from millpond.processors.calls.tables import Rows
 from millpond.processors.verbs import aggregates as f
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.row_aggregate import STATE_VERSION, RowAggregate
@@ -427,3 +429,10 @@ def test_a_sum_that_overflows_gets_a_wider_type_or_fewer_rows() -> None:
         result_of(f.sum("x"), pa.int64(), [most, 1])
     assert result_of(f.sum("x"), pa.decimal128(20, 0), [most, 1]) == most + 1
     assert result_of(f.sum("x"), pa.int64(), [most]) == most
+
+
+def test_results_may_be_null_whatever_columns_they_are_made_of() -> None:
+    types = {"k": pa.string(), "at": pa.timestamp("us", "UTC"), "v": pa.int64()}
+    rows = Rows.of("a", pa.schema([pa.field(name, type_, nullable=False) for name, type_ in types.items()]))
+    made = make_aggregate("out", rows, {"n": f.count(), "v": f.sum("v")}, by="k", time="at")
+    assert {field.name for field in made.rows.schema if field.nullable} >= {"k", "n", "v"}
