@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.errors import CorruptStoreError, TopologyError, UserFunctionError
-from millpond.processors import Batch, Consumed, Materialized, Produced, StreamsBuilder, Task, Topology
+from millpond.processors import Batch, Consumed, Materialized, Produced, StreamsBuilder, Task, Topology, TopologyDriver
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.batches.columns import Columns, joined
 from millpond.processors.runtime.failures import FailurePolicy
@@ -255,3 +255,16 @@ def test_a_failing_record_among_columns_of_a_vectorized_function_is_left_out_alo
     task.process("in", as_columns(pa.string())([("a", 1, 1), ("b", 0, 2), ("c", 3, 3)]))
     assert [value for run in task.take()["out"] for value in run.to_batch().values] == [6, 2]
     assert task.counters == {"KSTREAM-MAPVALUES-0000000001:dropped-user-error": 1}
+
+
+@pytest.mark.parametrize("form", [as_batch, as_columns(pa.string())], ids=["objects", "columns"])
+def test_a_table_of_the_updates_of_another_has_old_values_of_its_own(form: Form) -> None:
+    builder = StreamsBuilder(key_serde="string", value_serde="int64")
+    counts = builder.stream("in").group_by_key().count(Materialized("counts").with_caching())
+    counts.to_stream(changes_only=True).to("counted")
+    table = counts.to_stream().merge(builder.stream("others")).to_table(Materialized("table"))
+    table.to_stream(changes_only=True).to("out")
+    with TopologyDriver(builder.build()) as driver:
+        for topic, value in (("in", 1), ("others", 2), ("in", 1), ("others", 7)):
+            driver.pipe_batch(topic, form([("a", value, 0)]))
+        assert [record.value for record in driver.read("out")] == [1, 2, 7]
