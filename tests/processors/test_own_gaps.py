@@ -6,13 +6,17 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from millpond.errors import UserFunctionError
 from millpond.processors import (
+    Batch,
     EmitStrategy,
     KTable,
     Materialized,
+    Produced,
     Record,
     SessionWindows,
     StreamsBuilder,
@@ -20,6 +24,7 @@ from millpond.processors import (
     TopologyDriver,
 )
 from millpond.processors.options.on_error import OnError
+from millpond.processors.runtime.batches.columns import Columns
 from millpond.stores.typed.windows.windowed import Windowed
 from tests.processors.driving import Input, drive, last_values
 
@@ -238,3 +243,21 @@ def test_another_function_goes_on_with_the_sessions_that_there_are(tmp_path: Pat
 
     assert values(lambda key, value: 10, ("k", "a", 0)) == {Windowed("k", 0, 10): ["a"]}
     assert values(lambda key, value: 2, ("k", "b", 9)) == {Windowed("k", 0, 11): ["a", "b"]}
+
+
+def test_sessions_of_columns_whose_gaps_a_function_returns_are_those_of_objects() -> None:
+    records = [("a", "x3", 0), ("a", "y12", 3), ("b", "x1", 4), ("a", "z2", 15), ("b", "y2", 9), ("a", "x1", 18)]
+    keys, values, times = map(list, zip(*records, strict=True))
+    columns = Columns(pa.array(keys), pa.array(values), np.array(times))
+    builder = StreamsBuilder(key_serde="string", value_serde="string")
+    counted = builder.stream("in").group_by_key().windowed_by(windows()).count(Materialized(caching=True))
+    counted.to_stream().map(lambda key, count: (key.key, [key.start, key.end, count])).to(
+        "out", Produced("string", "json")
+    )
+    found = []
+    for batch in (Batch(keys, values, times), columns):
+        with TopologyDriver(builder.build()) as driver:
+            driver.pipe_batch("in", batch)
+            found.append([tuple(record) for record in driver.read("out")])
+    assert found[0] == found[1]
+    assert len(found[0]) > 2
