@@ -152,6 +152,21 @@ def test_a_chain_gives_the_same_in_one_operator_as_in_several(
     assert answer(chain, events, shared) == answer(chain, events, apart)
 
 
+@pytest.mark.rest
+@histories(EXAMPLES // 6)
+@given(rows_of("a", [None], 12), SHARING.filter(lambda way: way.partitions[0] > 1), APART)
+def test_rows_with_null_keys_that_meet_nothing_are_rows_of_any_task(
+    events: list[Event], shared: Way, apart: Way
+) -> None:
+    first, reach = near("verb-0", A.select("k", t="at", v="av")), 4 * SECOND
+    second = make_stream_join(
+        "verb-1", B, first.rows.select("k", "v", "t"), on="k", times=("bt", "t"), before=reach, after=reach,
+        grace=GRACE, how=JoinType.RIGHT,
+    )  # fmt: skip
+    chain = chain_in([first, second], "ab")
+    assert answer(chain, events, shared) == answer(chain, events, apart)
+
+
 @pytest.mark.parametrize("last", [*STREAMS, *TABLES])
 @pytest.mark.parametrize("first", STREAMS)
 def test_these_verbs_share_an_operator(tmp_path: Path, first: str, last: str) -> None:
