@@ -1,5 +1,6 @@
 """The metrics that a task's state takes of its stores, from ``open`` to ``commit``."""
 
+from dataclasses import replace
 from pathlib import Path
 from shutil import disk_usage
 from time import monotonic_ns
@@ -8,8 +9,9 @@ from typing import Any
 import pytest
 
 from millpond.errors import DurabilityError
-from millpond.stores.durability import DurabilityPolicy, Manifest, TaskState
-from tests.durability.one_store import add, key, task
+from millpond.stores.backend.registry import supplier
+from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
+from tests.durability.one_store import COUNTS, add, key, task
 
 
 @pytest.fixture(params=["memory", "lmdb", "rocksdb"])
@@ -66,6 +68,14 @@ def test_the_size_of_a_local_copy_is_that_of_its_files(tmp_path: Path, backend: 
         expected = {"disk.size": disk.total, "disk.free": pytest.approx(disk.free, rel=0.2)}
         measured = {name: amount for name, amount in state.metrics.figures.items() if name.startswith("disk.")}
         assert measured == (expected if backend != "memory" else {})
+
+
+def test_the_disk_is_measured_if_any_store_has_files_there(tmp_path: Path) -> None:
+    stores = [COUNTS, replace(COUNTS, name="others", backend="memory")]
+    where: dict[str, Any] = {"local_dir": tmp_path / "local", "storage": Storage.from_uri(tmp_path / "state")}
+    with TaskState(stores, supplier("lmdb"), application_id="app", task_id="0_0", **where) as state:
+        add(state, None, range(3))
+        assert state.metrics.figures["disk.size"] == disk_usage(tmp_path).total
 
 
 def test_the_memory_that_rows_take_is_told_of_those_that_are_nowhere_else(tmp_path: Path, backend: str) -> None:
