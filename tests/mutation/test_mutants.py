@@ -1,6 +1,8 @@
 """Mutants change what they say, and only where a test should notice."""
 
 import ast
+import csv
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -59,3 +61,13 @@ def test_a_mutant_is_a_program(number: int) -> None:
     changed = ast.unparse(ast.fix_missing_locations(tree))
     compile(changed, "mutant", "exec")
     assert changed != ast.unparse(ast.parse(SOURCE))
+
+
+def test_each_mutant_that_no_test_kills_has_its_reason() -> None:
+    """The reasons are told in the page beside the results."""
+    page = Path(__file__).with_name("README.md").read_text()
+    with Path(__file__).with_name("seed-1.tsv").open(newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert {row["outcome"] for row in rows} == {"killed", "survived", "gone"}
+    assert all(row["test"] for row in rows if row["outcome"] == "killed")
+    assert all(f"**{row['reason']}**" in page for row in rows if row["outcome"] == "survived")

@@ -52,7 +52,7 @@ times_of_keys = st.lists(st.tuples(st.integers(-9, 9) | st.integers(MIN_TIME, MA
 
 @settings(max_examples=tries(400))
 @given(times_of_keys)
-def test_what_a_key_has_reached_is_its_largest_timestamp_so_far_however_far_apart(
+def test_what_a_key_has_reached_is_its_largest_timestamp_however_far_apart(
     given_: list[tuple[int, int]],
 ) -> None:
     times, keys = (np.array([one[place] for one in given_], np.int64) for place in (0, 1))
