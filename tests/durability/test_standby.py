@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from millpond.errors import BackendInUseError, ConfigurationError, MissingFileError, StoreError
 from millpond.metrics import StoreMetric
 from millpond.stores.backend.contract import BackendSupplier
+from millpond.stores.backend.own_files import no_link
 from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
-from millpond.stores.durability.copies import lease as lease_module
 from millpond.stores.durability.copies.lease import LEASE_FILE, Lease, LeaseMark, lease_mark
 from millpond.stores.durability.copies.standby import StandbyTask
 from millpond.stores.durability.copies.warming import Warmed
@@ -478,15 +478,15 @@ def test_a_process_of_another_user_lives(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_lease_is_taken_also_if_its_directory_is_deleted_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = lease_module.no_link
-    deleted = []
+    seen: list[str] = []
 
     def delete_first(path: str, flags: int) -> int:
-        if not deleted:
-            deleted.append(shutil.rmtree(Path(path).parent))
-        return opened(path, flags)
+        seen.append(path)
+        if len(seen) == 1:
+            shutil.rmtree(Path(path).parent)
+        return no_link(path, flags)
 
-    monkeypatch.setattr(lease_module, "no_link", delete_first)
+    monkeypatch.setattr("millpond.stores.durability.copies.lease.no_link", delete_first)
     lease = Lease(tmp_path / "app" / "0_0", 0)
     lease.acquire()
     assert lease.held
