@@ -256,6 +256,15 @@ def test_a_clock_that_is_set_right_is_noticed_within_a_minute(tmp_path: Path, mo
         assert abs(wall_clock_us(storage) - real_time_ns() // 1_000) < 60_000_000
 
 
+def test_the_storages_time_goes_on_between_two_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, passed = Storage.from_uri(tmp_path / "state"), 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: passed)
+    with host(48):
+        first = wall_clock_us(storage)
+        passed = 30.0
+        assert wall_clock_us(storage) - first == 30_000_000
+
+
 class Undated(Storage):
     """A storage that does not say when its files were written."""
 

@@ -221,6 +221,14 @@ def test_a_version_that_has_expired_is_seen_as_of_its_time_as_far_as_the_history
             transaction.commit()
 
 
+def test_a_version_ends_with_the_next_one_or_when_it_expires() -> None:
+    with Transaction(MemoryBackend()) as transaction:
+        store: Any = spec(10, **{**VERSIONED, "history_retention": 1_000}).open(transaction)
+        for time in (0, 5, 50):
+            store.put(b"a", time, time)
+        assert {one.timestamp: one.valid_to for one in store.history(b"a")} == {0: 5, 5: 15, 50: None}
+
+
 def test_expired_entries_are_told_in_the_order_of_their_times() -> None:
     with Transaction(MemoryBackend()) as transaction:
         store: Any = spec(10_000_000, told=True, **TIMESTAMPED).open(transaction)
