@@ -7,11 +7,12 @@ Counts and measurements have metrics of their own, so that those of counts stay 
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from millpond.processors.runtime.counters import CounterName
@@ -20,8 +21,13 @@ MEASURED: Final = ":metrics"
 """The ending of the name of an operator's measurements, after the name of its counts. No topic's name has a colon."""
 
 _COLUMN: Final = "millpond_counters"
+_REPORT: Final = "millpond_report"
+"""The column of the same reports, read."""
+
 _NUMBERS: Final = "map<string, bigint>"
-_PARSED: Final = f"of string, task string, counts {_NUMBERS}, metrics {_NUMBERS}, keys {_NUMBERS}"
+_PARSED: Final = ", ".join(
+    ("of string", "task string", *(f"{part} {_NUMBERS}" for part in ("counts", "totals", "metrics", "keys")))
+)
 
 
 def counting_ddl(ddl: str) -> str:
@@ -53,7 +59,7 @@ def report_row(
         task: the task, if it is that of one.
         keys: its hottest keys as texts, and about how many records of each there were.
     """
-    told = {"of": of, "task": task, "counts": counts, "metrics": metrics, "keys": keys}
+    told = {"of": of, "task": task, "counts": counts, "totals": _totals(counts), "metrics": metrics, "keys": keys}
     report = {name: said for name, said in told.items() if said or name == "metrics"}
     rows = pa.Table.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
     column: Any = pa.array([json.dumps(report)], pa.string())
@@ -62,7 +68,15 @@ def report_row(
 
 def observe_reports(rows: DataFrame, name: str, application: str, totals: Iterable[CounterName] = ()) -> DataFrame:
     """Return the rows alone; their reports become metrics of the query's progress, as with ``observed``."""
-    return without_reports(observed(rows, name, application, totals))
+    return without_reports(observed(with_reports(rows), name, application, totals))
+
+
+def with_reports(rows: DataFrame) -> DataFrame:
+    """Return what workers sent back with the reports read, once for all that ``observed`` picks out of them.
+
+    Each task of each micro-batch generates the code of what is observed, so that is as little as can be.
+    """
+    return rows.withColumn(_REPORT, F.from_json(_COLUMN, _PARSED))
 
 
 def observed(
@@ -71,7 +85,7 @@ def observed(
     """Return the rows; their reports become the metrics ``name`` and ``<name>:metrics`` of the query's progress.
 
     Args:
-        rows: what workers sent back.
+        rows: what ``with_reports`` returns.
         name: the name of the metrics of counts. ``tasks`` has all of them, one map per worker that counted something.
             Those of measurements have one map per worker as ``tasks``, the ``application``, and, in the order of
             ``tasks``, whose they are as ``places``: the task, what it counted, and its hottest keys.
@@ -79,10 +93,10 @@ def observed(
         totals: counts that also become a metric each, under the name of their column and over all nodes.
         of: whose reports become these metrics, where there are those of several.
     """
-    parsed = F.from_json(_COLUMN, _PARSED)
+    parsed = F.col(_REPORT)
     report = parsed if of is None else F.when(parsed["of"] == of, parsed)
     counts = report["counts"]
-    numbers = [F.coalesce(F.sum(_total(counts, total)), F.lit(0)).alias(total.column) for total in totals]
+    numbers = [F.coalesce(F.sum(report["totals"][total.value]), F.lit(0)).alias(total.column) for total in totals]
     counted = rows.observe(name, F.collect_list(counts).alias("tasks"), *numbers)
     place = F.struct(report["task"].alias("task"), counts.alias("counts"), report["keys"].alias("keys"))
     return counted.observe(
@@ -94,12 +108,13 @@ def observed(
 
 
 def without_reports(rows: DataFrame) -> DataFrame:
-    """Return the rows that workers sent back, without their reports, observed or not."""
-    return rows.where(f"{_COLUMN} is null").drop(_COLUMN)
+    """Return the rows of ``with_reports`` without the reports, observed or not."""
+    return rows.where(f"{_COLUMN} is null").drop(_COLUMN, _REPORT)
 
 
-def _total(counts: Column, name: CounterName) -> Column:
-    """Return the sum of what a row counts under a name, for any node or none; null in rows that count nothing."""
-    named = F.map_filter(counts, lambda key, _: F.substring_index(key, ":", -1) == name.value)
-    summed = F.aggregate(F.map_values(named), F.lit(0).cast("long"), lambda total, amount: total + amount)
-    return F.when(F.col(_COLUMN).isNotNull(), summed)
+def _totals(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the sum of each counter over all nodes."""
+    totals: Counter[str] = Counter()
+    for name, count in counts.items():
+        totals[name.rpartition(":")[2]] += count
+    return dict(totals)
