@@ -38,6 +38,14 @@ def with_null_key(call: Call) -> Call:
     return call._replace(arguments=(null, *rest))
 
 
+def used(kind: KindUnderTest, transaction: Transaction) -> Any:
+    """Return a store of which every method has been called."""
+    store = kind.spec.open(transaction)
+    for call in calls_of_every_method(kind):
+        call(store)
+    return store
+
+
 @each_kind
 def test_a_null_key_is_refused_by_every_method_that_takes_one(kind: KindUnderTest, transaction: Transaction) -> None:
     store = kind.spec.open(transaction)
@@ -73,9 +81,7 @@ def test_a_store_is_a_context_manager_and_names_itself(kind: KindUnderTest, tran
 
 @each_kind
 def test_nothing_reaches_the_backend_before_the_commit(kind: KindUnderTest, transaction: Transaction) -> None:
-    store = kind.spec.open(transaction)
-    for call in calls_of_every_method(kind):
-        call(store)
+    store = used(kind, transaction)
     store.flush()
     assert list(transaction.backend.scan()) == []
     transaction.commit()
@@ -85,9 +91,7 @@ def test_nothing_reaches_the_backend_before_the_commit(kind: KindUnderTest, tran
 
 @each_kind
 def test_an_idle_store_flushes_nothing(kind: KindUnderTest, transaction: Transaction) -> None:
-    store = kind.spec.open(transaction)
-    for call in calls_of_every_method(kind):
-        call(store)
+    store = used(kind, transaction)
     store.flush()
     transaction.commit()
     store.flush()
@@ -107,9 +111,7 @@ def test_a_scan_left_open_is_reported_when_the_store_closes(kind: KindUnderTest,
 
 @each_kind
 def test_a_damaged_row_is_found_by_check(kind: KindUnderTest, transaction: Transaction) -> None:
-    store = kind.spec.open(transaction)
-    for call in calls_of_every_method(kind):
-        call(store)
+    store = used(kind, transaction)
     transaction.put(b"\x01\xff", b"\xff")
     with pytest.raises(CorruptStoreError, match=r"'tested' has a damaged"):
         store.check()
@@ -117,9 +119,7 @@ def test_a_damaged_row_is_found_by_check(kind: KindUnderTest, transaction: Trans
 
 @each_kind
 def test_a_value_that_its_serde_cannot_read_is_found_by_check(kind: KindUnderTest, transaction: Transaction) -> None:
-    store = kind.spec.open(transaction)
-    for call in calls_of_every_method(kind):
-        call(store)
+    store = used(kind, transaction)
     store.flush()
     store.check()
     with pytest.raises(CorruptStoreError, match=r"'tested' has a damaged"):
