@@ -12,7 +12,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millpond.adapters.spark.rows.lengths import is_length, lengths_in_micros
 from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.verbs.frames.expressions import Expression
 from millpond.adapters.spark.verbs.frames.inputs import REMEDY, check_column, check_undirected, field_of
@@ -23,13 +22,17 @@ from millpond.processors.verbs.aggregate import GAP, Windows
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.joins.stream_join import BOUNDS
 from millpond.processors.verbs.verb import MICROS
-from millpond.stores.encoding.times import Duration, to_micros
+from millpond.stores.encoding.times import FARTHEST, Duration, to_micros
 
 Bound: TypeAlias = Duration | Column
 """The distance allowed between times: a length for all rows, or a column of the left side with the length of each."""
 
 PAIR: Final = ("first", "second")
 """The fields of what rows bring for a call of two columns."""
+
+_LONGEST: Final = "interval day to second"
+_PARTS: Final = {"DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000}
+"""Microseconds in what an interval has besides its seconds."""
 
 
 def condition_of(rows: DataFrame, what: str, where: Any, example: str) -> Column:
@@ -147,6 +150,28 @@ def rows_with_gap(rows: DataFrame, window: Windows | None) -> DataFrame:
     return rows.where(_own_length("the gap of window", rows, window.gap_of).between(1, window.gap * MICROS))
 
 
+def _in_micros(type_: T.DataType, length: Column) -> Column:
+    """Return lengths of time in microseconds, none further from 0 than ``FARTHEST``; null where they are null."""
+    if isinstance(type_, T.DayTimeIntervalType):
+        length = length.cast(_LONGEST)
+        whole = [F.extract(F.lit(part), length).cast("long") * micros for part, micros in _PARTS.items()]
+        seconds = (F.extract(F.lit("SECOND"), length) * 1_000_000).cast("long")
+        return _cut(sum(whole, seconds), FARTHEST, 1)
+    return _cut(length.cast("long"), FARTHEST // MICROS, MICROS)
+
+
+def _cut(number: Column, most: int, times: int) -> Column:
+    """Return a number, or the one of its sign that is ``most`` if it is greater, so many times."""
+    # The column is nullable, whatever the number is: state knows it so.
+    far = (
+        F.when(number.isNull(), F.lit(None))
+        .when(number > most, F.lit(most))
+        .when(number < -most, F.lit(-most))
+        .otherwise(number)
+    )
+    return far * F.lit(times)
+
+
 def _own_length(what: str, rows: DataFrame, column: Column) -> Column:
     """Return a length of time of each row, in microseconds; ``what`` names it in errors.
 
@@ -155,9 +180,9 @@ def _own_length(what: str, rows: DataFrame, column: Column) -> Column:
     """
     check_undirected(what, column)
     type_ = rows.select(column).schema.fields[0].dataType
-    if not is_length(type_):
+    if not isinstance(type_, T.DayTimeIntervalType | T.IntegralType):
         raise ColumnTypeError(
             f"{what} is of type {type_.simpleString()}; give an interval, such as F.make_dt_interval(mins=column), "
             "or an integer of milliseconds"
         )
-    return lengths_in_micros(type_, column)
+    return _in_micros(type_, column)
