@@ -1,7 +1,13 @@
 """Entries, which the rows of a Kafka Streams store are read as, and the errors for rows that cannot be read.
 
-Rule of this module: it knows no format. The modules of the formats make entries of rows, and raise ``unreadable`` for
-rows that they cannot read.
+Rule of this module: it knows the rows of key-value stores alone. The modules of the other formats make entries of
+theirs, and raise ``unreadable`` for rows that they cannot read. Key-value stores have::
+
+    column family default                   key -> value
+    column family keyValueWithTimestamp     key -> timestamp (8, signed) value
+
+A timestamped store that was opened on the directory of a plain one has rows in both: Kafka Streams moves a row when it
+is next used. Those that still lie in ``default`` have the timestamp -1.
 """
 
 import struct
@@ -9,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 
 from millpond.errors import UnreadableRowError
+from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP
 
 LONG: Final = struct.Struct(">q")
 """The form of the Java client's times: eight bytes, signed, big-endian."""
@@ -80,3 +87,19 @@ def timestamped(row: Row) -> tuple[int, bytes]:
     if timestamp < -1:
         raise unreadable(row, f"a timestamp that is not negative, or -1, not {timestamp}")
     return timestamp, row.value[LONG.size :]
+
+
+def plain_entry(row: Row) -> Entry:
+    """Return the entry of a plain store."""
+    return Entry(row.key, row.value, None)
+
+
+def timestamped_entry(row: Row) -> Entry:
+    """Return the entry of a row in ``keyValueWithTimestamp``."""
+    timestamp, value = timestamped(row)
+    return Entry(row.key, value, timestamp)
+
+
+def untimed_entry(row: Row) -> Entry:
+    """Return the entry of a timestamped store's row that still lies in ``default``."""
+    return Entry(row.key, row.value, UNKNOWN_TIMESTAMP)

@@ -15,9 +15,19 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
-from millpond.adapters.kafka_streams import key_values, segments, versions
+from millpond.adapters.kafka_streams import segments, versions
 from millpond.adapters.kafka_streams.database import DEFAULT, WITH_TIMESTAMP, Database, open_database
-from millpond.adapters.kafka_streams.entries import LONG, Entries, Entry, Row, Rows, unreadable
+from millpond.adapters.kafka_streams.entries import (
+    LONG,
+    Entries,
+    Entry,
+    Row,
+    Rows,
+    plain_entry,
+    timestamped_entry,
+    unreadable,
+    untimed_entry,
+)
 from millpond.adapters.kafka_streams.kinds import kind_of
 from millpond.adapters.kafka_streams.locations import StorePart, find_parts
 from millpond.adapters.kafka_streams.segments import InSegment, Span
@@ -27,10 +37,10 @@ from millpond.stores.encoding.keys import after_prefix
 from millpond.stores.specs.store_spec import KeyForm, StoreKind
 
 _KEY_VALUES: Final[dict[StoreKind, dict[str, Callable[[Row], Entry]]]] = {
-    StoreKind.KEY_VALUE: {DEFAULT: key_values.plain_entry},
+    StoreKind.KEY_VALUE: {DEFAULT: plain_entry},
     StoreKind.TIMESTAMPED_KEY_VALUE: {
-        DEFAULT: key_values.untimed_entry,
-        WITH_TIMESTAMP: key_values.timestamped_entry,
+        DEFAULT: untimed_entry,
+        WITH_TIMESTAMP: timestamped_entry,
     },
 }
 _IN_SEGMENTS: Final[dict[StoreKind, dict[str, InSegment]]] = {
