@@ -14,7 +14,7 @@ import pytest
 
 from millpond import __version__
 from millpond.cli import main
-from millpond.cli.failures import escape_what_cannot_be_written
+from millpond.cli.terminal.ending import escape_what_cannot_be_written
 from tests.bench.test_runs import runs_on
 from tests.command_line.processes import environment, millpond, started
 from tests.demo.test_command_line import run
@@ -111,7 +111,7 @@ def test_help_and_errors_suit_the_terminal(arguments: list[str], given: dict[str
 
 def test_where_the_encoding_lacks_a_character_a_line_of_json_means_the_same() -> None:
     script = (
-        "from millpond.cli.failures import escape_what_cannot_be_written\n"
+        "from millpond.cli.terminal.ending import escape_what_cannot_be_written\n"
         "escape_what_cannot_be_written()\n"
         'print(\'{"key": "caf\\u00e9 \\U0001f986"}\')\n'
     )

@@ -16,7 +16,7 @@ import pytest
 
 from millpond import masking
 from millpond.adapters.monitor.server import Source
-from millpond.cli.failures import told, trace_without_secrets
+from millpond.cli.terminal.ending import told, trace_without_secrets
 from millpond.errors import DurabilityError, MillpondError
 from millpond.masking import know, masked, masked_errors, quoted, without_known
 from millpond.stores.backend.registry import supplier

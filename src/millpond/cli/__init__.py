@@ -27,7 +27,6 @@ from millpond.cli import (
     doctor,
     editing,
     explaining,
-    failures,
     imports,
     inspecting,
     monitoring,
@@ -39,7 +38,7 @@ from millpond.cli import (
 )
 from millpond.cli.bench import advise
 from millpond.cli.bench import commands as bench
-from millpond.cli.terminal import answers, completing
+from millpond.cli.terminal import answers, completing, ending
 from millpond.cli.terminal.answers import AsJson, say_object
 from millpond.cli.terminal.teaching import lesson, let_paragraphs_flow
 from millpond.errors import MissingPackageError
@@ -77,17 +76,17 @@ app.add_typer(bench.app, name="bench", rich_help_panel=advise.MEASURE)
 def main() -> None:
     """Run the console script. Errors are printed as messages, with their trace only if ``--debug`` asks for it."""
     own_process.begin()
-    failures.escape_what_cannot_be_written()
+    ending.escape_what_cannot_be_written()
     answers.expect_text()
     try:
         app(prog_name="millpond")
     except Exception as error:
         if _debugging:
-            failures.trace_without_secrets()
+            ending.trace_without_secrets()
             raise
-        told = dumps(failures.to_dict(error)) if answers.wants_json() else f"millpond: {failures.told(error)}"
+        told = dumps(ending.to_dict(error)) if answers.wants_json() else f"millpond: {ending.told(error)}"
         typer.echo(told, err=True)
-        sys.exit(failures.exit_code(error))
+        sys.exit(ending.exit_code(error))
 
 
 _debugging = False
