@@ -9,10 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
+import pyarrow.parquet
 
-from millpond.demo import data, outputs, session, topologies
+from millpond.demo import data, session, topologies
 from millpond.demo.meter import Meter, Pace
 from millpond.processors import Topology
 from millpond.stores.backend.registry import try_out
@@ -99,7 +101,7 @@ def run(options: Options, inputs: data.Inputs, progress: Progress) -> Result:
     spark = session.start("millpond demo", options.checkpoint, PARTITIONS)
     try:
         paces = _run_queries(spark, options, inputs, progress)
-        written = {query.name: outputs.committed(spark, options.out / query.name) for query in QUERIES}
+        written = {query.name: _committed(spark, options.out / query.name) for query in QUERIES}
     finally:
         spark.stop()
     inputs.mark_processed()
@@ -157,3 +159,20 @@ def _read(spark: "SparkSession", directory: Path) -> "DataFrame":
     """Return the files of a topic, one per micro-batch, oldest first."""
     schema = spark.read.parquet(str(directory)).schema
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(directory))
+
+
+def _committed(spark: "SparkSession", directory: Path) -> pa.Table:
+    """Return the rows of an output; delete files left by an interrupted batch. No query may be writing.
+
+    Spark's file sink writes each file under a name of its own and then names it in its log; readers that know the log
+    see only committed files. A kill leaves files that no log names, and a reader that does not know the log sees their
+    rows twice. So a run ends by deleting them.
+    """
+    names = {Path(unquote(urlparse(uri).path)).name for uri in spark.read.parquet(str(directory)).inputFiles()}
+    for path in directory.glob("*.parquet"):
+        if path.name not in names:
+            path.unlink()
+    for checksum in directory.glob(".*.parquet.crc"):
+        if checksum.name[1:].removesuffix(".crc") not in names:
+            checksum.unlink()
+    return pa.concat_tables(pyarrow.parquet.read_table(directory / name) for name in sorted(names))
