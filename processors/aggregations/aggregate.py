@@ -25,7 +25,6 @@ from millpond.processors.aggregations.column_fold import (
     fold_columns,
     merge_columns,
 )
-from millpond.processors.aggregations.counted import CountCombiner
 from millpond.processors.aggregations.fold import Fold, Update, copier, slotter
 from millpond.processors.options.windows import ALL_TIMES, Span
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
@@ -41,8 +40,8 @@ from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.table_view import TableStore
 from millpond.processors.tables.time_to_live import TimeToLive
 from millpond.processors.tables.update_cache import UpdateForwarder
-from millpond.stores.encoding.column_serdes import column_serde
-from millpond.stores.encoding.serdes import PLAIN_KEYS, Serde
+from millpond.stores.encoding.column_serdes import column_serde, to_big_endian
+from millpond.stores.encoding.serdes import INT64, PLAIN_KEYS, Serde
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.timestamped_columns import TimestampedColumns
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore, ValueAndTimestamp
@@ -359,6 +358,25 @@ def columns_without_nulls(context: ProcessorContext, columns: Columns) -> Column
     kept = columns.present(values=True)
     context.count(CounterName.DROPPED_NULL, len(columns) - len(kept))
     return kept
+
+
+class CountCombiner(Combiner):
+    """Counts the records of each key before they travel to the tasks that count them by key."""
+
+    value_serde = INT64
+
+    def keys(self, records: pa.Table) -> Any:
+        type_ = records.schema.field("key").type
+        # Of other types, such as floats, Arrow may take values for equal whose bytes differ.
+        plain = pa.types.is_string(type_) or pa.types.is_binary(type_) or pa.types.is_integer(type_)
+        return records["key"].combine_chunks() if plain else None
+
+    def combine(self, records: pa.Table) -> pa.Table:
+        grouped = records.group_by("key", use_threads=False).aggregate([([], "count_all"), ("timestamp", "max")])
+        counts: Any = grouped["count_all"].combine_chunks()
+        return pa.table(
+            [grouped["key"], to_big_endian(counts), grouped["timestamp_max"]], names=["key", "value", "timestamp"]
+        )
 
 
 class MergedUpdates(Operator):
