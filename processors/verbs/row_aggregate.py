@@ -33,10 +33,10 @@ from millpond.processors.verbs.binding import bind, state_name
 from millpond.processors.verbs.combining import RowCombiner, float_sums, merges_exactly
 from millpond.processors.verbs.encoding.python_values import shown_key
 from millpond.processors.verbs.encoding.state_serde import Slots, StateSerde
+from millpond.processors.verbs.functions.chosen import Since
 from millpond.processors.verbs.functions.function import AggregateFunction, StatefulFunction
 from millpond.processors.verbs.functions.reversible.made import made_reversible
 from millpond.processors.verbs.functions.row_fold import MOMENTS, TIMES, RowFold, rows_type, states_type
-from millpond.processors.verbs.functions.since import Since
 from millpond.processors.verbs.functions.sums import Average
 from millpond.processors.verbs.functions.user_defined import FailedFunction
 from millpond.processors.verbs.kept_calls import ORDERED, KeptCall
