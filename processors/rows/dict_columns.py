@@ -6,7 +6,6 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.processors.rows.column_values import ColumnValues
-from millpond.processors.rows.maps import with_pairs
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.verbs.verb import Projection
 
@@ -29,7 +28,4 @@ class DictColumns(Projection):
 
     def columns(self, batch: Batch, first: int) -> list[Any]:
         entries = {name: self.values.entries(name, name, batch.values) for name in self.announced.names}
-        return [
-            self.values.to_array(field.name, field.type, with_pairs(entries[field.name], field.type))
-            for field in self.announced
-        ]
+        return [self.values.to_array(field.name, field.type, entries[field.name]) for field in self.announced]

@@ -15,7 +15,6 @@ import pyarrow.compute as _compute
 from millpond.processors.distribution.exchange import PLACE, TURN
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.options.on_error import OnError
-from millpond.processors.rows.changes import changing
 from millpond.processors.rows.event_times import EventTimes
 from millpond.processors.rows.unusable import REMEDY, KeepLetter, Unusable
 from millpond.processors.runtime.counters import CounterName
@@ -113,7 +112,7 @@ class RowReader:
             table = self._unusable.with_gap(table, source.input.gap)
         if source.input.null_keys is NullKeys.REFUSED:
             table = self._keyed(table)
-        table, _ = changing(table, self._unusable, source.op)
+        table, _ = self._unusable.changing(table, source.op)
         self._unusable.seen += given
         return table
 

@@ -4,7 +4,7 @@ Rule of this module: nothing is left out without being counted, and an error tel
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import MAXYEAR
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
@@ -18,6 +18,7 @@ from millpond.processors.options.on_error import OnError
 from millpond.processors.rows.event_times import EventTimes
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.failures import DeadLetter
+from millpond.processors.verbs.change_feed import KNOWN, Change, changes_of
 from millpond.stores.encoding.times import TimeUnit
 
 SKIP_REASONS: Final = (
@@ -214,6 +215,29 @@ class Unusable:
         self.skipped[CounterName.DROPPED_NEVER_VALID.value] += len(never)
         return table.filter(_others(table, never))
 
+    def changing(self, table: pa.Table, column: str) -> tuple[pa.Table, Sequence[Change] | None]:
+        """Return the rows except those with the value before an update, and their operations.
+
+        Args:
+            table: rows, with the column ``op`` if they are a change feed; else all stay, and there are no operations.
+            column: the user's name of the column.
+
+        Raises:
+            RecordError: an operation is null or unknown, and the policy is to fail.
+        """
+        if "op" not in table.column_names:
+            return table, None
+        operations, found = table["op"], changes_of(table["op"])
+        unknown = [row for row, change in enumerate(found) if change is None]
+        table = self.drop(
+            table, unknown, CounterName.DROPPED_BAD_VALUE, column, lambda row: _unknown(operations[row].as_py())
+        )
+        changes = [change for change in found if change is not None]
+        if Change.BEFORE not in changes:
+            return table, changes
+        mask: Any = pa.array([change is not Change.BEFORE for change in changes])
+        return table.filter(mask), [change for change in changes if change is not Change.BEFORE]
+
     def _without(
         self,
         table: pa.Table,
@@ -311,3 +335,9 @@ def positions(mask: Any) -> list[int]:
     # Of no rows at all, some releases of Arrow make no chunk, and then end the process here.
     found: list[int] = pc.indices_nonzero(mask).to_pylist() if len(mask) else []
     return found
+
+
+def _unknown(operation: str | None) -> Fault:
+    """Return the words of messages for a row with no operation or an unknown one."""
+    what = "no operation" if operation is None else f"the unknown operation {operation!r}"
+    return Fault(what, f"known are {KNOWN}")

@@ -19,7 +19,7 @@ from millpond.adapters.spark import OnError, SparkStreams
 from millpond.adapters.spark.rows.source import select_source
 from millpond.errors import ConfigurationError
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
-from millpond.processors.rows.maps import with_pairs
+from millpond.processors.rows.column_values import with_pairs
 from millpond.stores.encoding.serdes import JsonSerde
 
 pytestmark = pytest.mark.spark

@@ -18,7 +18,6 @@ from millpond.processors.distribution.exchange import windows
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.distribution.header_column import HEADERS, has_nameless, without_empty_headers
 from millpond.processors.options.on_error import OnError
-from millpond.processors.rows.changes import changing
 from millpond.processors.rows.event_times import EventTimes
 from millpond.processors.rows.unusable import REMEDY, KeepLetter, Unusable, positions
 from millpond.processors.runtime.batches.batch import Batch
@@ -154,7 +153,7 @@ class RecordReader:
 
     def _changing(self, table: pa.Table) -> pa.Table:
         """Return the rows that change something; a delete has no value."""
-        table, changes = changing(table, self._unusable, self._source.op)
+        table, changes = self._unusable.changing(table, self._source.op)
         if changes is None:
             return table
         present: Any = pa.array(

@@ -27,7 +27,6 @@ from millpond.processors.distribution.header_column import HEADERS, header_colum
 from millpond.processors.options.records import Produced
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.rows.column_values import ColumnsOwner, ColumnValues, optional_columns
-from millpond.processors.rows.maps import with_pairs
 from millpond.processors.rows.sink_rows import SinkTables
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
@@ -158,7 +157,7 @@ class Sink:
             return self._values.to_array(field.name, field.type, _of_change(batch, field.name, first))
         if first is not None and field.name == HEADERS and is_headers_type(field.type):
             return self._values.to_array(field.name, field.type, _of_headers(batch))
-        entries = with_pairs(self._entries(batch, field.name), field.type)
+        entries = self._entries(batch, field.name)
         if field.name in _TIMES and pa.types.is_timestamp(field.type) and set(map(type, entries)) <= {int, NoneType}:
             return self._times(field, entries)
         return self._values.to_array(field.name, field.type, entries)
