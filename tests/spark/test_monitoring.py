@@ -29,7 +29,7 @@ from millpond.adapters.spark.monitoring.keeping import TASKS, micro_batch
 from millpond.adapters.spark.monitoring.live_runs import EVERY, LiveRuns
 from millpond.adapters.spark.monitoring.measured import Figure, Measured, Place, measured_in
 from millpond.adapters.spark.monitoring.watching import log_line
-from millpond.adapters.spark.rows.key_texts import key_texts
+from millpond.adapters.spark.operator.task_run import key_texts
 from millpond.errors import ConfigurationError
 from millpond.metrics import StoreMetric
 from millpond.processors import Consumed, Materialized, StreamsBuilder, TimeWindows, Topology

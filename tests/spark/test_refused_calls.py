@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from millpond.adapters.spark import FileOutput, FormatOutput, Millpond, OnError, SparkStreams, TableOutput
 from millpond.adapters.spark.outputs.output import output_of
 from millpond.adapters.spark.outputs.query import chosen
-from millpond.adapters.spark.reading.state_options import StateOptions
+from millpond.adapters.spark.reading.state_source import StateOptions
 from millpond.adapters.spark.rows.source import select_source
 from millpond.errors import ConfigurationError, MillpondError, UnknownBackendError
 from millpond.processors import (

@@ -16,8 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import EqualTo
 
 from millpond.adapters.spark import Millpond, SparkStreams, register_state_source
-from millpond.adapters.spark.reading.state_options import StateOptions
-from millpond.adapters.spark.reading.state_source import StateSource
+from millpond.adapters.spark.reading.state_source import StateOptions, StateSource
 from millpond.cli import main
 from millpond.errors import ConfigurationError
 from millpond.processors import Consumed, Materialized, Produced, SessionWindows, StreamsBuilder, TimeWindows, Topology

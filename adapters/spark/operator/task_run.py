@@ -1,7 +1,7 @@
 """``TaskRun``: the run of one task in one micro-batch, from the blobs that it gets to its commit.
 
 Rule of this module: it opens the task's state at a manifest and commits it to another one; where manifests are kept,
-and what becomes of the output, is up to the operator.
+and what becomes of the output, is up to the operator. Hot keys are told as texts of a bounded length, without secrets.
 """
 
 import time
@@ -9,25 +9,29 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
+from millpond.adapters.inspect.text import shown_text
 from millpond.adapters.spark.operator.held_manifests import explained
 from millpond.adapters.spark.operator.stage import Stage
-from millpond.adapters.spark.rows.key_texts import key_texts
-from millpond.adapters.spark.rows.late_rows import LateBox
+from millpond.adapters.spark.rows.late_rows import LateBox, as_json
 from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.errors import MissingFileError, StateConflictError
+from millpond.masking import masked
 from millpond.metrics import StoreMetric
 from millpond.processors.distribution.exchange import Blob
-from millpond.processors.distribution.execution import Outputs, run_blobs
+from millpond.processors.distribution.execution import Decoder, Outputs, run_blobs
 from millpond.processors.distribution.hot_keys import HotKeys
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.tasks.task import Task
 from millpond.processors.verbs.record_words import VerbWords
+from millpond.processors.verbs.verb import Input
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.state import TaskState
+
+_LONGEST: Final = 80
 
 
 @dataclass
@@ -127,3 +131,36 @@ class TaskRun:
         self.hot_keys = key_texts(hot.hottest(), stage.decoders, stage.rows)
         self.counts.update(task.counters)
         self.metrics |= task.metrics.figures
+
+
+def key_texts(
+    keys: Mapping[tuple[str, Any], int], decoders: Mapping[str, Decoder], inputs: Mapping[str, Input]
+) -> dict[str, int]:
+    """Return the texts of keys, with what stands at them.
+
+    Args:
+        keys: by topic and key, as records travel.
+        decoders: how keys are read, by topic.
+        inputs: of a verb, by topic: reads packed keys.
+    """
+    found: dict[str, int] = {}
+    for (topic, key), amount in keys.items():
+        text = masked(_text(topic, key, decoders, inputs))[:_LONGEST]
+        found[text] = found.get(text, 0) + amount
+    return found
+
+
+def _text(topic: str, key: Any, decoders: Mapping[str, Decoder], inputs: Mapping[str, Input]) -> str:
+    try:
+        text = _read(topic, key, decoders, inputs)
+    except Exception:  # a serde of a user's may raise anything, and what is only looked at fails no task
+        text = None
+    return text or shown_text(key) or "null"
+
+
+def _read(topic: str, key: Any, decoders: Mapping[str, Decoder], inputs: Mapping[str, Input]) -> str | None:
+    if topic in inputs:
+        (text,) = as_json(inputs[topic].key_columns, [key])
+        return text
+    reader = decoders[topic].key_serde if topic in decoders else None
+    return shown_text(key if reader is None or key is None else reader.deserialize(key))

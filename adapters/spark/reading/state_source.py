@@ -1,15 +1,16 @@
 """``spark.read.format("millpond")``: the content and the changes of a query's stores, as DataFrames.
 
-Rule of this module: it passes on. Options become arguments of a look (``millpond.adapters.inspect``), whose parts
-become Spark's partitions. Whatever is wrong with an option is found before a task runs. ``load`` fixes the micro-batch,
-so all that is done with one DataFrame sees the same state, even if the query goes on meanwhile.
+Rule of this module: it passes on. Options, which come as text, become arguments of a look
+(``millpond.adapters.inspect``), whose parts become Spark's partitions. Whatever is wrong with an option is found before
+a task runs. ``load`` fixes the micro-batch, so all that is done with one DataFrame sees the same state, even if the
+query goes on meanwhile.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Final
+from typing import Any, Final, Self
 from weakref import WeakSet
 
 import pyarrow as pa
@@ -22,18 +23,29 @@ from millpond.adapters.inspect.changes import ChangePart, change_parts, change_s
 from millpond.adapters.inspect.columns import KeyColumn
 from millpond.adapters.inspect.selection import Selection
 from millpond.adapters.inspect.state_inspector import StateInspector
+from millpond.adapters.inspect.store_form import StoreForm
 from millpond.adapters.inspect.store_part import StorePart
 from millpond.adapters.spark.reading.pushed_filters import narrowed
-from millpond.adapters.spark.reading.state_options import FORMAT, StateOptions
 from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.session.sent import short_errors
-from millpond.errors import ArgumentConflictError
+from millpond.errors import ArgumentConflictError, InvalidOptionError, MissingArgumentError
 from millpond.masking import SecretsInUse
+from millpond.processors.options.known_names import did_you_mean
+from millpond.stores.encoding.times import time_in
 
 PUSHDOWN_CONF: Final = "spark.sql.python.filterPushdown.enabled"
 
 _registered: WeakSet[SparkSession] = WeakSet()
 """Sessions that know the source; Spark warns where one is made known again."""
+
+FORMAT: Final = "millpond"
+
+_NEEDED: Final = {
+    "checkpoint": "the query's checkpointLocation",
+    "state_dir": "the job's state_dir",
+    "store": "the store's name",
+}
+_NUMBERS: Final = ("batch", "changes_from")
 
 
 def register_state_source(session: SparkSession) -> None:
@@ -65,6 +77,78 @@ def _active(session: SparkSession) -> Iterator[None]:
     session.createDataFrame([], "id long")
     yield
     before.createDataFrame([], "id long")
+
+
+@dataclass(frozen=True)
+class StateOptions:
+    """The options that a user has given.
+
+    Attributes:
+        checkpoint: the query's ``checkpointLocation``.
+        state_dir: the job's ``state_dir``.
+        store: the store's name.
+        batch: after which micro-batch; None for the last one.
+        sink: what the query writes, where several have such a store.
+        application: the ``application_id``, where several have such a store.
+        as_of: of a versioned store, the time whose versions are wanted; None for all.
+        key_from: the first key; None for all from the beginning.
+        key_to: the key before which to end; None for all to the end.
+        changes_from: the micro-batch since which changes are wanted, instead of rows; None for rows.
+    """
+
+    checkpoint: str
+    state_dir: str
+    store: str
+    batch: int | None = None
+    sink: str | None = None
+    application: str | None = None
+    as_of: str | None = None
+    key_from: str | None = None
+    key_to: str | None = None
+    changes_from: int | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Self:
+        """Return the options as Spark has them.
+
+        Raises:
+            ConfigurationError: one is missing, unknown or no such thing.
+        """
+        known = [field.name for field in fields(cls)]
+        for name in given:
+            if name not in known:
+                raise InvalidOptionError(
+                    f"format {FORMAT!r} has no option {name!r}{did_you_mean(name, known)}; its options are "
+                    f"{', '.join(known)}"
+                )
+        for name, what in _NEEDED.items():
+            if not given.get(name):
+                raise MissingArgumentError(
+                    f"format {FORMAT!r} needs the option {name!r}, {what}; add .option({name!r}, ..)"
+                )
+        found: dict[str, Any] = {**given, **{name: _number(name, given[name]) for name in _NUMBERS if name in given}}
+        return cls(**found)
+
+    def selection(self, form: StoreForm) -> Selection:
+        """Return which rows of a store are asked for.
+
+        Raises:
+            ConfigurationError: it has no such keys, or keeps no versions.
+        """
+        keys = {name: getattr(self, name) for name in ("key_from", "key_to")}
+        parsed = {name: form.key.parse(text) for name, text in keys.items() if text is not None}
+        for key in parsed.values():
+            form.key.to_bytes(key)
+        as_of = None if self.as_of is None else time_in(self.as_of, "as_of")
+        if as_of is not None:
+            form.instant(as_of)
+        return Selection(**parsed, as_of=as_of)
+
+
+def _number(name: str, text: str) -> int:
+    if not text.isdecimal():
+        raise InvalidOptionError(f"the option {name!r} is {text!r}; give the number of a micro-batch, such as 0")
+    return int(text)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,17 @@
 """Late rows: rows that a job left out for their time, with how late they were, and the grace that would take them.
 
 Rule of this module: it knows what such a row looks like; ``left_out`` knows the files. Times and lengths are in
-microseconds in the files.
+microseconds in the files, and rows are JSON texts that Spark's ``from_json`` reads as the columns that they were, the
+default options given.
 """
 
-import time
+import json
+import math
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal
+from time import time_ns
 from typing import Any, Final
 
 import numpy as np
@@ -14,13 +20,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.inspect.text import shown_text
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling, micros_or_none
-from millpond.adapters.spark.rows.json_rows import json_rows
 from millpond.adapters.spark.rows.left_out import Kind, LeftOut, read_left_out
 from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.errors import MillpondError
 from millpond.processors.runtime.late import LateRecords
 from millpond.processors.runtime.nodes import SourceNode
 from millpond.processors.runtime.subtopology import Subtopology
+from millpond.processors.verbs.encoding.python_values import python_rows
 from millpond.processors.verbs.verb import Input
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.times import TimeUnit
@@ -97,7 +103,7 @@ class LateBox:
             key, value = batch.keys[place], batch.values[place]
             made.append(
                 {
-                    "seen_at": time.time_ns() // 1_000,
+                    "seen_at": time_ns() // 1_000,
                     "application": handling.application_id,
                     "name": handling.name,
                     "input": topic,
@@ -161,3 +167,46 @@ def read_late_rows(session: SparkSession, storage: Storage, application_id: str,
     return rows.selectExpr(
         *(f"{column} * {_MICROSECOND} as {column}" if column in _LENGTHS else column for column in rows.columns)
     )
+
+
+def json_rows(table: pa.Table, count: int) -> list[str]:
+    """Return the rows of a table, of which there are ``count``, also where it has no columns.
+
+    >>> json_rows(pa.table({"at": pa.array([0], pa.timestamp("us", "UTC")), "data": [b"abc"], "much": [math.inf]}), 1)
+    ['{"at": "1970-01-01T00:00:00+00:00", "data": "YWJj", "much": "Infinity"}']
+
+    Raises:
+        RecordError, TypeError: Python cannot hold a value, such as a time after the year 9999, or a map of lists.
+    """
+    rows = python_rows(table) if table.num_columns else [{}] * count
+    return [json.dumps(_plain(row), ensure_ascii=False) for row in rows]
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of JSON."""
+    if isinstance(value, dict):
+        return {_name(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return list(map(_plain, value))
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        # Arrow does not know which fields an interval of days and seconds has.
+        return _interval(value)
+    return str(value) if isinstance(value, Decimal) else value
+
+
+def _name(key: Any) -> str:
+    plain = _plain(key)
+    return plain if isinstance(plain, str) else json.dumps(plain)
+
+
+def _interval(length: timedelta) -> str:
+    sign, length = ("-", -length) if length < timedelta() else ("", length)
+    minutes, seconds = divmod(length.seconds, 60)
+    clock = f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}.{length.microseconds:06}"
+    return f"INTERVAL '{sign}{length.days} {clock}' DAY TO SECOND"
