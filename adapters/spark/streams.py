@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.adapters.spark.evolution.upgrade import Upgrade
 from millpond.adapters.spark.job.backfill import backfilled
-from millpond.adapters.spark.job.inputs import check_inputs, session_of
+from millpond.adapters.spark.job.inputs import check_inputs, check_ticks, session_of
 from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.job.options import DEFAULT_MAX_AHEAD, JobOptions, distance_of, size_of
 from millpond.adapters.spark.job.state_access import StateAccess
@@ -28,7 +28,6 @@ from millpond.adapters.spark.outputs.query import SeveralSinks, chosen
 from millpond.adapters.spark.rows.sink import Sink
 from millpond.adapters.spark.rows.source import select_source
 from millpond.adapters.spark.session.session import check_workers
-from millpond.adapters.spark.session.ticks import check_ticks
 from millpond.errors import ArgumentConflictError, StreamingOrStaticError
 from millpond.processors.calls.arguments import moment_of
 from millpond.processors.distribution.plan import Plan

@@ -1,17 +1,19 @@
-"""``Job``: the owner of state, its place, and its progress.
+"""``Job``: the owner of state, its place, and its progress; and how a job is shown, as text and in a notebook.
 
 Rule of this module: it sees options, the session and what is recorded of the state, never rows.
 """
 
 import logging
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from typing import Self
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.inspect.checkpoint.kept_manifest import OF_ONE
-from millpond.adapters.spark.job.options import JobOptions
+from millpond.adapters.spark.job.options import BACKEND_CONF, DEFAULT_BACKEND, JobOptions
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling, read_dead_letters
 from millpond.adapters.spark.rows.late_rows import read_late_rows
 from millpond.adapters.spark.session.session import active_session, default_partitions
@@ -19,6 +21,7 @@ from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.runtime.topology import Topology
 from millpond.releases import Numbered, newest_number
 from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.durability.storage.uris import shown
 from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.verbs.declarations import VerbOf, application_of, holds_state
@@ -54,6 +57,16 @@ class Job:
         """
         check_plain_name("application id", application_id)
         return cls(application_id, Storage.from_uri(state_dir), options)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The facts to show of it, by the names of the arguments; no secret is among them."""
+        asked = self.options.backend
+        if asked is None:
+            session = SparkSession.getActiveSession()
+            asked = (session and session.conf.get(BACKEND_CONF, None)) or DEFAULT_BACKEND
+        backend = shown(asked) if isinstance(asked, str) else type(asked).__name__
+        return {"application_id": self.application_id, "state_dir": shown(self.storage.uri), "backend": backend}
 
     @property
     def apart(self) -> str | None:
@@ -178,3 +191,20 @@ class Job:
             return plan
         default = default_partitions(session)
         return replace(plan, partitions=asked or self.history_so_far(plan.sink).partitions or default)
+
+
+def as_text(kind: str, facts: Mapping[str, str | Sequence[str]]) -> str:
+    """Return the facts as Python shows an object of that kind."""
+    return f"{kind}({', '.join(f'{name}={fact!r}' for name, fact in facts.items())})"
+
+
+def as_html(kind: str, facts: Mapping[str, str], head: Sequence[str] = (), rows: Iterable[Sequence[str]] = ()) -> str:
+    """Return the facts in a line, and a table below it where there are rows."""
+    line = " · ".join(f"{name} <code>{escape(fact)}</code>" for name, fact in facts.items())
+    body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in rows)
+    table = f"<table><thead><tr>{_cells('th', head)}</tr></thead><tbody>{body}</tbody></table>" if body else ""
+    return f"<div><b>{kind}</b> {line}</div>{table}"
+
+
+def _cells(tag: str, texts: Iterable[str]) -> str:
+    return "".join(f'<{tag} style="text-align: left">{escape(text)}</{tag}>' for text in texts)

@@ -8,8 +8,7 @@ from collections.abc import Collection
 from pyspark.sql import DataFrame
 
 from millpond.adapters.spark.copies.warming import Warmth, warm_beside
-from millpond.adapters.spark.job.job import Job
-from millpond.adapters.spark.job.shown import as_html, as_text, facts
+from millpond.adapters.spark.job.job import Job, as_html, as_text
 from millpond.adapters.spark.job.worker_settings import warm_query
 from millpond.adapters.spark.reading.inspection import CommittedStore, plain_rows, seed_rows
 from millpond.adapters.spark.session.session import active_session, check_workers
@@ -25,11 +24,11 @@ class StateAccess:
         self._job = job
 
     def __repr__(self) -> str:
-        return as_text("SparkStreams", {**facts(self._job), "sinks": list(self._topology.sinks)})
+        return as_text("SparkStreams", {**self._job.facts, "sinks": list(self._topology.sinks)})
 
     def _repr_html_(self) -> str:
         sinks = ", ".join(self._topology.sinks)
-        return as_html("SparkStreams", {**facts(self._job), "sinks": sinks})
+        return as_html("SparkStreams", {**self._job.facts, "sinks": sinks})
 
     def read_store(
         self,

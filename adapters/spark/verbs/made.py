@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 from millpond.adapters.spark.continuation.fork import Fork, Original
 from millpond.adapters.spark.copies.warming import Warmth, warm_beside
 from millpond.adapters.spark.evolution.evolution import Evolution
-from millpond.adapters.spark.job.shown import as_html, as_text, facts
+from millpond.adapters.spark.job.job import as_html, as_text
 from millpond.adapters.spark.session.session import active_session
 from millpond.adapters.spark.verbs.frames.backfill import Backfill
 from millpond.adapters.spark.verbs.frames.inputs import RowInput
@@ -54,11 +54,11 @@ class MadeVerbs:
         self._accounts: dict[str, Account] = {}
 
     def __repr__(self) -> str:
-        return as_text("Millpond", {**facts(self._runner.job), "verbs": list(self._accounts)})
+        return as_text("Millpond", {**self._runner.job.facts, "verbs": list(self._accounts)})
 
     def _repr_html_(self) -> str:
         rows = (account.row for account in self._accounts.values())
-        return as_html("Millpond", facts(self._runner.job), HEAD, rows)
+        return as_html("Millpond", self._runner.job.facts, HEAD, rows)
 
     def backfill(self, *, complete: DataFrame | None = None, results: str | None = None) -> Self:
         """Return a Millpond for inputs that have an end; streaming queries then begin with the state that they leave.

@@ -19,6 +19,7 @@ from millpond.adapters.inspect.store_form import VALID_TO
 from millpond.adapters.spark.copies.warm_query import WarmQuery
 from millpond.adapters.spark.evolution.rekeyed import NewVerb
 from millpond.adapters.spark.job.backfill import backfilled
+from millpond.adapters.spark.job.inputs import check_ticks
 from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.job.worker_settings import warm_query, worker_settings
 from millpond.adapters.spark.operator.dataflow import Dataflow
@@ -30,7 +31,6 @@ from millpond.adapters.spark.rows.intervals import from_months, traveling
 from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.rows.sink_blobs import to_columns
 from millpond.adapters.spark.session.sent import in_workers
-from millpond.adapters.spark.session.ticks import check_ticks
 from millpond.adapters.spark.verbs.frames.backfill import Backfill, check_storable, to_results
 from millpond.adapters.spark.verbs.frames.between import Results
 from millpond.adapters.spark.verbs.frames.inputs import RowInput
