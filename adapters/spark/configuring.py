@@ -1,18 +1,22 @@
 """``configure``: gives a session, or the builder of one, the settings that Millpond needs.
 
 Rule of this module: what is needed, and why, is in one table. In a Declarative Pipeline nothing can be set, and is
-checked instead.
+checked instead. A hook for uncaught errors that somebody else has set stays, as in notebooks.
 """
 
 import logging
+import sys
 from collections.abc import Mapping
 from functools import wraps
+from traceback import format_tb
+from types import TracebackType
 from typing import Any, Final, NamedTuple, TypeVar
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from millpond.adapters.monitor.kept.runs import cause, is_own
 from millpond.adapters.spark.accessor import add_accessor
-from millpond.adapters.spark.monitoring.uncaught import shorten_uncaught
 from millpond.adapters.spark.reading.state_source import PUSHDOWN_CONF, register_state_source
 from millpond.adapters.spark.session.pipelines import in_pipeline
 from millpond.adapters.spark.session.session import (
@@ -161,3 +165,20 @@ def _tell(settings: Mapping[str, _Needed]) -> None:
     if settings:
         told = ", ".join(f"{name} = {one.value} ({one.why})" for name, one in settings.items())
         _log.info("configure set %s", told)
+
+
+def shorten_uncaught() -> None:
+    """Print what Millpond says of the failure of a query in place of all that Spark adds, where nobody catches it."""
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _print
+
+
+def _print(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print what Python prints, but for the text of an error of Millpond's."""
+    if not isinstance(error, PySparkException) or not is_own(str(error)):
+        sys.__excepthook__(kind, error, trace)
+        return
+    name, said = cause(str(error))
+    lines = ["Traceback (most recent call last):\n", *format_tb(trace)] if trace is not None else []
+    shown = f"{kind.__module__}.{kind.__qualname__}: {name}: {said}\n(Spark's plan and stack are left out here)\n"
+    sys.stderr.write("".join([*lines, shown]))

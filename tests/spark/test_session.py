@@ -18,9 +18,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from millpond.adapters.spark import Millpond, SparkStreams, configure
-from millpond.adapters.spark.configuring import _LOUD
+from millpond.adapters.spark.configuring import _LOUD, shorten_uncaught
 from millpond.adapters.spark.continuation.files import HadoopFiles
-from millpond.adapters.spark.monitoring.uncaught import shorten_uncaught
 from millpond.adapters.spark.session import session as session_module
 from millpond.adapters.spark.session.session import check_operator
 from millpond.errors import ConfigurationError, PerformanceWarning

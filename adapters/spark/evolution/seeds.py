@@ -1,7 +1,8 @@
-"""The DataFrames with which new stores begin: from their columns to the files of tasks.
+"""The DataFrames with which new stores begin, or new results of an aggregate: from their columns to the files of tasks.
 
 Rule of this module: columns are checked in the driver, and rows where they are read. Spark sorts the rows by task, so
-that each task's file is written in one go. Nothing is written before all rows have been checked one by one.
+that each task's file is written in one go. Nothing of a new store is written before all rows have been checked one by
+one; what becomes of an aggregate's rows is up to ``millpond.processors.verbs.rekeying.past_rows``.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,21 +19,26 @@ from millpond.adapters.spark.evolution.texts import TEXTS_DDL, collected, to_row
 from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.rows.records import Source
 from millpond.adapters.spark.rows.source import in_milliseconds, select_source
-from millpond.adapters.spark.session.sent import in_workers
+from millpond.adapters.spark.session.sent import ArrowFunction, in_workers
 from millpond.adapters.spark.worker.worker import tune_worker
 from millpond.errors import StreamingOrStaticError, UnknownColumnError, UnknownNameError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.options.on_error import OnError
 from millpond.processors.options.records import Consumed
+from millpond.processors.rows.unusable import TopicSource
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.verbs.rekeying.carriages import CARRIAGES
+from millpond.processors.verbs.rekeying.past_rows import IN_ORDER, PAST_SCHEMA, PastRows
 from millpond.stores.durability.manifests.manifest import Manifest
-from millpond.stores.evolution.seeding import SEED_SCHEMA, SORTED_BY, Entry, Seed, Seeds, Sowing, write_seeds
+from millpond.stores.evolution.seeding import SEED_SCHEMA, SORTED_BY, Entry, Seed, Seeds, Sow, Sowing, write_seeds
 from millpond.stores.specs.store_spec import KeyForm, StoreSpec
 
-_ROWS_DDL: Final = "task string, store string, key binary, timestamp long, value binary"
+_SEEDS_DDL: Final = "task string, store string, key binary, timestamp long, value binary"
 """``SEED_SCHEMA`` as Spark writes it."""
+
+_PAST_DDL: Final = "task string, key binary, timestamp long, place long, value binary"
+"""``PAST_SCHEMA`` as Spark writes it."""
 
 _WINDOW: Final = ("window_start", "window_end")
 _TOGETHER: Final = 10_000
@@ -119,8 +125,7 @@ def seeds_of(plan: Plan, frames: Mapping[str, DataFrame]) -> Seeds | None:
     def sow(sowing: Sowing) -> Mapping[str, Manifest]:
         rows = reduce(DataFrame.unionByName, (frame for name in sorted(sowing.stores) for frame in encoded[name]))
         sorted_rows = rows.repartition(len(sowing.shape.tasks), "task").sortWithinPartitions(*SORTED_BY)
-        written = collected(in_workers(sorted_rows, WriteSeeds(sowing), TEXTS_DDL))
-        return {task: Manifest.from_json(text) for task, text in written}
+        return _manifests(sorted_rows, WriteSeeds(sowing))
 
     return Seeds(frozenset(encoded), sow)
 
@@ -129,7 +134,7 @@ def _encoded(plan: Plan, name: str, frame: DataFrame) -> list[DataFrame]:
     """Return the rows of files for a store, in each sub-topology that has it."""
     owners = [part for part in plan.parts if name in part.stores]
     selected, source = _selected(owners[0].stores[name], frame)
-    return [in_workers(selected, EncodeSeed(_seed(plan, part, name), source), _ROWS_DDL) for part in owners]
+    return [in_workers(selected, EncodeSeed(_seed(plan, part, name), source), _SEEDS_DDL) for part in owners]
 
 
 def _seed(plan: Plan, part: Subtopology, name: str) -> Seed:
@@ -162,3 +167,55 @@ def _selected(spec: StoreSpec, frame: DataFrame) -> tuple[DataFrame, Source]:
     if spec.versioned:
         selected = selected.repartition(named("key")).sortWithinPartitions("key", "timestamp")
     return selected, source
+
+
+@dataclass(frozen=True)
+class SendPast:
+    """The function of ``mapInArrow`` that packs rows and sends them to their tasks."""
+
+    past: PastRows
+    source: TopicSource
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tune_worker()
+        reader = self.source.reader(0)
+        for batch in batches:
+            for rows in reader.spread(reader.usable(pa.Table.from_batches([batch]))):
+                records, _ = reader.packed(rows)
+                yield from self.past.sent(records).to_batches()
+
+
+@dataclass(frozen=True)
+class FoldPast:
+    """The function of ``mapInArrow`` that takes all rows of some tasks, and gives the manifests of what it wrote."""
+
+    past: PastRows
+    sowing: Sowing
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tune_worker()
+        rows = pa.Table.from_batches(list(batches), PAST_SCHEMA)
+        for task, manifest in self.past.written(self.sowing, rows).items():
+            yield to_rows({task: manifest.to_json()})
+
+
+def sow_past(past: PastRows, source: TopicSource, rows: DataFrame) -> Sow:
+    """Return the job of Spark that folds rows into the state of a verb.
+
+    Args:
+        past: what is folded into what.
+        source: how the rows are read.
+        rows: the columns of the verb's input.
+    """
+
+    def sow(sowing: Sowing) -> Mapping[str, Manifest]:
+        sent = in_workers(rows, SendPast(past, source), _PAST_DDL)
+        by_task = sent.repartition(past.partitions, "task").sortWithinPartitions(*IN_ORDER)
+        return _manifests(by_task, FoldPast(past, sowing))
+
+    return sow
+
+
+def _manifests(by_task: DataFrame, write: ArrowFunction) -> dict[str, Manifest]:
+    """Return what workers write of rows, by task."""
+    return {task: Manifest.from_json(text) for task, text in collected(in_workers(by_task, write, TEXTS_DDL))}

@@ -14,8 +14,9 @@ from functools import partial
 from typing import Protocol
 
 from millpond.adapters.spark.evolution.rekeyed import NewVerb, Rekeyed
-from millpond.errors import RekeyedRowsError
+from millpond.errors import CallChangedError, RekeyedRowsError
 from millpond.processors.distribution.plan import Plan
+from millpond.processors.verbs.aggregate import STORE
 from millpond.processors.verbs.rekeying.carriages import CARRIAGES
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.manifests.schema_log import copy_schemas
@@ -304,3 +305,23 @@ def _renamed(source: str, verb: str, now: str) -> str:
 def _began_with_rows(record: EvolutionRecord) -> bool:
     """Return whether stores of a generation began with the rows of others, or go on from there."""
     return not record.seeded.isdisjoint(store.name for store in record.shape.stores)
+
+
+def check_feed_state(verb: str, before: Shape | None, *, feed: bool) -> None:
+    """Refuse to go on with a state of changes that count as rows where they are changes of rows.
+
+    Args:
+        verb: the verb's name.
+        before: the shape of the state that there is; None if there is none.
+        feed: whether its rows are a change feed.
+
+    Raises:
+        StateConflictError: so it would.
+    """
+    if feed and before is not None and before.named(STORE):
+        raise CallChangedError(
+            f"the verb {verb!r} reads a change feed, and its state counts each change as a row; to aggregate the rows "
+            "that the feed describes, give the verb another name, drop the old one, and go on at another checkpoint: "
+            f"evolution=Evolution(checkpoint, into=new, dropped=[{verb!r}]). To go on counting changes, drop the "
+            "feed's operation before: .drop('op')"
+        )

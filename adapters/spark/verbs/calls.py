@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
-from millpond.adapters.spark.evolution.feed_state import check_feed_state
-from millpond.adapters.spark.evolution.filled import sow_past
+from millpond.adapters.spark.evolution.seeds import sow_past
+from millpond.adapters.spark.evolution.verb_evolution import check_feed_state
 from millpond.adapters.spark.verbs.arguments import rows_with_gap
 from millpond.adapters.spark.verbs.frame_rows import FrameRows
 from millpond.adapters.spark.verbs.frames.expressions import Expression
