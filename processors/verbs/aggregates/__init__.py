@@ -10,8 +10,7 @@ is the name of a column of booleans, or an expression of Arrow. Where no row cou
 
 from millpond.errors import InvalidArgumentError
 from millpond.processors.options.known_names import did_you_mean
-from millpond.processors.verbs.aggregates.call import AggregateCall, UserAggregate
-from millpond.processors.verbs.aggregates.earlier import BEHIND, lag
+from millpond.processors.verbs.aggregates.call import BEHIND, AggregateCall, UserAggregate, grouping, lag
 from millpond.processors.verbs.aggregates.elsewhere import instead_of
 from millpond.processors.verbs.aggregates.exact import (
     any_value,
@@ -48,7 +47,6 @@ from millpond.processors.verbs.aggregates.exact import (
     var_samp,
     weighted_avg,
 )
-from millpond.processors.verbs.aggregates.grouped import grouping
 from millpond.processors.verbs.aggregates.sketches import (
     FINEST_ERROR,
     approx_count_distinct,

@@ -1,5 +1,7 @@
 """``AggregateCall``: a function and its arguments; ``UserAggregate``: a function that a user defines.
 
+``lag`` and ``grouping``, which aggregate nothing, are here, too.
+
 Rule of this module: it holds the call as written, and refuses what cannot be an argument; it knows no types of columns.
 """
 
@@ -10,6 +12,7 @@ from typing import Any, Final, SupportsFloat
 import pyarrow as pa
 
 from millpond.errors import InvalidArgumentError
+from millpond.processors.options.given import fitted
 
 COUNT: Final = "count"
 """The only function that may be of no column."""
@@ -39,6 +42,13 @@ _COMPARING: Final = (
     "theta_sketch_agg",
     "map_agg",
 )
+
+BEHIND: Final = (
+    "for the row behind each one, join the rows with themselves: asof_join(rows, later, on=..., left_time=..., "
+    "right_time=..., direction='forward', exact=False, tolerance=..., grace=..., history=...), where later has the "
+    "rows with all columns but those in on under other names"
+)
+"""The advice to a user who asks for the row behind each one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,3 +224,36 @@ def check_whole(value: object, name: str, function: str, least: int, most: int) 
             f"{name}={value!r} of {function} is no whole number from {least} to {most}; give one"
         )
     return value
+
+
+@fitted
+def lag(column: object, offset: int = 1) -> AggregateCall:
+    """Return the value of the row that is so many rows before each one, null included; null if there is none.
+
+    It aggregates nothing, so ``over`` takes it, and ``aggregate`` does not.
+
+    Args:
+        column: the column that is looked up.
+        offset: how many rows before, from 1 on.
+
+    Raises:
+        ConfigurationError: the offset is not such a number.
+    """
+    if type(offset) is not int or not 1 <= offset <= MOST_ROWS:
+        raise InvalidArgumentError(
+            f"offset={offset!r} of lag is no number of rows before each one; give 1 to {MOST_ROWS}, or {BEHIND}"
+        )
+    return AggregateCall(LAG, column, {"offset": offset})
+
+
+@fitted
+def grouping(column: object) -> AggregateCall:
+    """Return whether a result is of all values of a column of grouping sets: 1 if so, and 0 if it is of one of them.
+
+    Null is a value like any other, so a result with a null and 0 is the one of rows with a null. It aggregates
+    nothing: only ``aggregate`` by ``cube``, ``rollup`` or ``grouping_sets`` takes it, and shows it behind the key.
+
+    Args:
+        column: the name of a column of the sets.
+    """
+    return AggregateCall(GROUPING, column)
