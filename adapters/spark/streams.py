@@ -14,11 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millpond.adapters.spark.evolution.evolution import Evolution
-from millpond.adapters.spark.evolution.upgrade import Upgrade
 from millpond.adapters.spark.job.backfill import backfilled
 from millpond.adapters.spark.job.inputs import check_inputs, check_ticks, session_of
 from millpond.adapters.spark.job.job import Job
-from millpond.adapters.spark.job.options import DEFAULT_MAX_AHEAD, JobOptions, distance_of, size_of
+from millpond.adapters.spark.job.options import DEFAULT_MAX_AHEAD, JobOptions, Upgrade, distance_of, size_of
 from millpond.adapters.spark.job.state_access import StateAccess
 from millpond.adapters.spark.job.worker_settings import worker_settings
 from millpond.adapters.spark.operator.dataflow import Dataflow

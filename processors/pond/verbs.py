@@ -44,8 +44,7 @@ from millpond.processors.options.versioned_table import VersionedTable
 from millpond.processors.pond.expressions import Expression, matching, with_conditions, with_own_bounds, with_own_gap
 from millpond.processors.pond.frames import kept_schema
 from millpond.processors.pond.sides import VerbSide, check_time, check_times_of, joined_sides, table_side
-from millpond.processors.rows.column_values import ColumnsOwner, ColumnValues, optional_columns
-from millpond.processors.rows.dict_columns import DictColumns
+from millpond.processors.rows.column_values import ColumnsOwner, ColumnValues, DictColumns, optional_columns
 from millpond.processors.runtime.failures import DeadLetter
 from millpond.processors.verbs.aggregate import Windows
 from millpond.processors.verbs.aggregates import AggregateCall

@@ -21,6 +21,8 @@ import pyarrow as pa
 
 from millpond.errors import InvalidOutputError, InvalidValueError, RecordError
 from millpond.processors.options.known_names import did_you_mean
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.verbs.verb import Projection
 
 _LARGEST_FLOAT: Final = float(np.finfo(np.float32).max)
 _MISFITS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
@@ -182,6 +184,27 @@ class ColumnValues:
             f"{self.owner}: column {path!r} of type {name:.200} cannot hold "
             f"{entry!r:.200} of type {type(entry).__name__}{reason}; it takes {_rule(type_).advice}"
         )
+
+
+@dataclass(frozen=True)
+class DictColumns(Projection):
+    """The entries of dicts, such as a user's processor makes, as the columns that were announced.
+
+    Attributes:
+        values: makes columns of them.
+        announced: the columns.
+    """
+
+    values: ColumnValues
+    announced: pa.Schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.announced
+
+    def columns(self, batch: Batch, first: int) -> list[Any]:
+        entries = {name: self.values.entries(name, name, batch.values) for name in self.announced.names}
+        return [self.values.to_array(field.name, field.type, entries[field.name]) for field in self.announced]
 
 
 def _array(entries: Sequence[Any], type_: pa.DataType) -> Any:

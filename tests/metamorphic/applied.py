@@ -3,8 +3,7 @@
 import pyarrow as pa
 
 from millpond.adapters.spark.rows.sink import type_named
-from millpond.processors.rows.column_values import ColumnsOwner, ColumnValues
-from millpond.processors.rows.dict_columns import DictColumns
+from millpond.processors.rows.column_values import ColumnsOwner, ColumnValues, DictColumns
 
 
 def results_of(schema: pa.Schema) -> DictColumns:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from millpond.adapters.spark import Millpond, SparkStreams
-from millpond.adapters.spark.evolution.upgrade import Upgrade
+from millpond.adapters.spark.job.options import Upgrade
 from millpond.errors import ConfigurationError
 from millpond.processors import StreamsBuilder
 from millpond.releases import RELEASE, Release

@@ -1,4 +1,4 @@
-"""``JobOptions``: the settings of a job, made once for all that it runs, and checked.
+"""``JobOptions``: the settings of a job, made once for all that it runs, and checked; ``Upgrade``: KIP-258's.
 
 Rule of this module: it sees what the user wrote and the session's settings, never state.
 """
@@ -6,17 +6,19 @@ Rule of this module: it sees what the user wrote and the session's settings, nev
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.evolution.evolution import Evolution
-from millpond.adapters.spark.evolution.upgrade import Upgrade
-from millpond.errors import ArgumentConflictError, InvalidArgumentError, InvalidTimeError
+from millpond.errors import ArgumentConflictError, InvalidArgumentError, InvalidTimeError, UpgradeFromError
+from millpond.processors.options.choices import choice
 from millpond.processors.options.on_error import OnError
+from millpond.releases import Release, older_release
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.backend.options import parse_size
 from millpond.stores.backend.registry import supplier
+from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.durability.manifests.policy import DurabilityPolicy
 from millpond.stores.encoding.times import Duration, to_micros
 
@@ -31,6 +33,40 @@ RETAINED_BATCHES_CONF: Final = "spark.sql.streaming.minBatchesToRetain"
 DEFAULT_RETAINED_BATCHES: Final = 100
 COMMITS_PER_BATCH: Final = 2
 """A micro-batch that is repeated commits again."""
+
+
+@dataclass(frozen=True)
+class Upgrade:
+    """An upgrade of local copies that is being prepared; what it does is up to ``millpond.stores.durability``.
+
+    Attributes:
+        release: the release of Millpond whose formats stay in use, and which can read all that is written.
+        mode: how the new ones are prepared.
+    """
+
+    release: Release
+    mode: UpgradeMode
+
+    @classmethod
+    def of(cls, upgrade_from: str | None, upgrade_mode: str | None) -> Self | None:
+        """Return the upgrade with these options; None without ``upgrade_from``, whichever the mode is (KIP-258).
+
+        Raises:
+            ConfigurationError: one of them is none that there is, or the mode is missing.
+
+        >>> Upgrade.of("0.1.0", "in_place")
+        Upgrade(release=Release(major=0, minor=1, patch=0), mode=<UpgradeMode.IN_PLACE: 'in_place'>)
+        """
+        mode = None if upgrade_mode is None else choice("upgrade_mode", upgrade_mode, UpgradeMode)
+        if upgrade_from is None:
+            return None
+        release = older_release(upgrade_from)
+        if mode is None:
+            raise UpgradeFromError(
+                f"upgrade_mode is {upgrade_mode!r}; with upgrade_from, give 'in_place' or 'roll_over', or leave "
+                "both out to upgrade local copies when their tasks are first opened"
+            )
+        return cls(release, mode)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
 from millpond.adapters.spark.evolution.evolution import Evolution
-from millpond.adapters.spark.evolution.upgrade import Upgrade
 from millpond.adapters.spark.job.job import Job
-from millpond.adapters.spark.job.options import DEFAULT_MAX_AHEAD, JobOptions, distance_of, size_of
+from millpond.adapters.spark.job.options import DEFAULT_MAX_AHEAD, JobOptions, Upgrade, distance_of, size_of
 from millpond.adapters.spark.verbs.arguments import named_calls, with_own_gap
 from millpond.adapters.spark.verbs.calling import verb
 from millpond.adapters.spark.verbs.calls import Begin, StatesOfCalls

@@ -14,8 +14,7 @@ from pyspark.sql import types as T
 
 from millpond.adapters.spark.rows.sink import arrow_schema, parsed, type_named
 from millpond.processors.distribution.exchange import BLOB_BYTES, to_ipc
-from millpond.processors.rows.column_values import ColumnsOwner, ColumnValues, optional_columns
-from millpond.processors.rows.dict_columns import DictColumns
+from millpond.processors.rows.column_values import ColumnsOwner, ColumnValues, DictColumns, optional_columns
 from millpond.processors.rows.part_rows import PartRows, RowColumns
 from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.verbs.verb import Projection
