@@ -138,6 +138,37 @@ def reducing(reducer: Callable[[Any, Any], Any]) -> Aggregation:
     return Aggregation(update, merger=merge)
 
 
+def table_aggregation(initializer: Callable[[], Any], adder: Update, subtractor: Update) -> Aggregation:
+    """Return the aggregation ``subtractor(key, old, aggregate)``, then ``adder(key, new, aggregate)``.
+
+    One update comes out of a change (KIP-904). Nothing is subtracted from an aggregate that does not exist. A
+    subtractor that returns None deletes the aggregate; the next value begins anew.
+    """
+
+    def update(key: Any, change: Change[Any], aggregate: Any) -> Any:
+        if change.old is not None and aggregate is not None:
+            aggregate = subtractor(key, change.old, aggregate)
+        if change.new is None:
+            return aggregate
+        return adder(key, change.new, initializer() if aggregate is None else aggregate)
+
+    return Aggregation(update)
+
+
+def table_count() -> Aggregation:
+    """Return the aggregation that counts rows; a group that loses its last row stays, with 0."""
+    return table_aggregation(int, lambda key, value, count: count + 1, lambda key, value, count: count - 1)
+
+
+def table_reduction(adder: Callable[[Any, Any], Any], subtractor: Callable[[Any, Any], Any]) -> Aggregation:
+    """Return the aggregation ``subtractor(aggregate, old)``, then ``adder(aggregate, new)``, or ``new`` alone."""
+    return table_aggregation(
+        _nothing,
+        lambda key, new, aggregate: new if aggregate is None else adder(aggregate, new),
+        lambda key, old, aggregate: subtractor(aggregate, old),
+    )
+
+
 class Aggregate(Operator):
     """Folds each record into its key's aggregate and forwards the update, or with caching each key's last update.
 

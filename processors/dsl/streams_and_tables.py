@@ -12,9 +12,15 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, Self, overload
 
-from millpond.processors.aggregations.aggregate import Aggregation, counting, reducing
+from millpond.processors.aggregations.aggregate import (
+    Aggregation,
+    counting,
+    reducing,
+    table_aggregation,
+    table_count,
+    table_reduction,
+)
 from millpond.processors.aggregations.fold import Update
-from millpond.processors.aggregations.table_aggregate import table_aggregation, table_count, table_reduction
 from millpond.processors.aggregations.table_repartition import Selector
 from millpond.processors.dsl.stream_joins import StreamJoins
 from millpond.processors.dsl.table_operators import TableOperators
