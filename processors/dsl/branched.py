@@ -1,13 +1,39 @@
-"""``BranchedKStream``: a stream that is being split."""
+"""``BranchedKStream``: a stream that is being split.
+
+Rule of this module: nothing is added to the graph before the split ends: then a node that chooses, and one node after
+it for each branch.
+"""
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 
-from millpond.processors.dsl.wiring.branches import Split
+from millpond.errors import TopologyError
 from millpond.processors.dsl.wiring.stream import StreamHandle
-from millpond.processors.streams.stateless import Predicate
+from millpond.processors.streams.stateless import Predicate, StreamBranch, StreamPass
 
 S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class Split:
+    """A split in progress.
+
+    Attributes:
+        stream: the stream that is split.
+        prefix: the beginning of the names of all branches.
+        branches: predicates and full names, in the order in which they are tried.
+    """
+
+    stream: StreamHandle
+    prefix: str
+    branches: tuple[tuple[Predicate, str], ...] = ()
+
+    def branch(self, predicate: Predicate, name: str | None) -> "Split":
+        """Return the same with one more branch, named by its position unless it has a name."""
+        full = f"{self.prefix}{name or len(self.branches) + 1}"
+        return replace(self, branches=(*self.branches, (predicate, full)))
 
 
 def _everything(key: Any, value: Any) -> bool:
@@ -39,4 +65,11 @@ class BranchedKStream(Generic[S]):
         Raises:
             TopologyError: there are no branches.
         """
-        return {name: self._wrap(stream) for name, stream in self._split.end().items()}
+        split = self._split
+        if not split.branches:
+            raise TopologyError(
+                f"the split of {split.stream.node!r} has no branches; each branch() returns a new object, so chain "
+                "the calls, or continue with what the last one returned"
+            )
+        router = split.stream.then("", partial(StreamBranch, split.branches), f"{split.prefix}split")
+        return {name: self._wrap(router.then("", StreamPass, name)) for _, name in split.branches}

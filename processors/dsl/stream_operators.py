@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, Self
 
-from millpond.processors.dsl.branched import BranchedKStream
-from millpond.processors.dsl.wiring.branches import begin_split
+from millpond.processors.dsl.branched import BranchedKStream, Split
 from millpond.processors.dsl.wiring.sinks import TopicExtractor
 from millpond.processors.dsl.wiring.stream import StreamHandle
 from millpond.processors.dsl.wrapper import HandleWrapper
@@ -163,7 +162,8 @@ class StreamOperators(HandleWrapper[StreamHandle]):
         >>> sorted(parts)
         ['sign-negative', 'sign-positive']
         """
-        return BranchedKStream(begin_split(self._handle, name), self._on)
+        prefix = name or self._handle.graph.new_name("KSTREAM-BRANCH-") + "-"
+        return BranchedKStream(Split(self._handle, prefix), self._on)
 
     def process(
         self,
