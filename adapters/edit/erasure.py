@@ -160,7 +160,7 @@ def erase(
     files = sum(len(inspector.storage.list(lineage)) for lineage in lineages)
     for lineage in lineages:
         inspector.storage.delete_directory(lineage)
-    rows += erase_left_out(inspector.storage, _owners(queries), erased)
+    rows += _erase_left_out(inspector.storage, _owners(queries), erased)
     applications = {lineage.partition("/")[0] for lineage in lineages} | {one.application_id for one in histories}
     copies, staying = _delete_copies(inspector, local_dirs, applications)
     found = traces([inspector.storage, inspector.checkpoint.storage], local_dirs, erased.needles)
@@ -182,7 +182,7 @@ def _is_nowhere(
     """
     if erased.columns or any(one.record.edit is not None and one.record.edit.erases for one in queries):
         return False
-    if holds_left_out(inspector.storage, _owners(queries), erased):
+    if any(True for _ in _files_with(inspector.storage, _owners(queries), erased)):
         return False
     return next(traces([inspector.storage, inspector.checkpoint.storage], local_dirs, erased.clues), None) is None
 
@@ -221,7 +221,7 @@ def _delete_copies(
     return number, staying
 
 
-def erase_left_out(storage: Storage, applications: Sequence[str], erased: ErasedKeys) -> Counter[str]:
+def _erase_left_out(storage: Storage, applications: Sequence[str], erased: ErasedKeys) -> Counter[str]:
     """Write the files anew that have rows of erased keys; how many rows are gone, by the directory.
 
     Raises:
@@ -238,15 +238,6 @@ def erase_left_out(storage: Storage, applications: Sequence[str], erased: Erased
             storage.delete(path)
         gone[directory] += rows.num_rows - left.num_rows
     return gone
-
-
-def holds_left_out(storage: Storage, applications: Sequence[str], erased: ErasedKeys) -> bool:
-    """Return whether there is anything for ``erase_left_out`` to erase.
-
-    Raises:
-        DurabilityError: the storage failed.
-    """
-    return any(True for _ in _files_with(storage, applications, erased))
 
 
 def _files_with(

@@ -145,7 +145,7 @@ def as_json(read: Callable[[list[Any]], pa.Table], packed: Sequence[Any]) -> lis
     """Return each as JSON by ``read``; None for None, and for what cannot be shown except as packed bytes."""
     present = [one for one in packed if one is not None]
     try:
-        shown: list[str | None] = list(json_rows(read(present), len(present)))
+        shown: list[str | None] = list(_json_rows(read(present), len(present)))
     except (MillpondError, TypeError):
         shown = [None] if len(present) == 1 else [text for one in present for text in as_json(read, [one])]
     texts = iter(shown)
@@ -169,10 +169,10 @@ def read_late_rows(session: SparkSession, storage: Storage, application_id: str,
     )
 
 
-def json_rows(table: pa.Table, count: int) -> list[str]:
+def _json_rows(table: pa.Table, count: int) -> list[str]:
     """Return the rows of a table, of which there are ``count``, also where it has no columns.
 
-    >>> json_rows(pa.table({"at": pa.array([0], pa.timestamp("us", "UTC")), "data": [b"abc"], "much": [math.inf]}), 1)
+    >>> _json_rows(pa.table({"at": pa.array([0], pa.timestamp("us", "UTC")), "data": [b"abc"], "much": [math.inf]}), 1)
     ['{"at": "1970-01-01T00:00:00+00:00", "data": "YWJj", "much": "Infinity"}']
 
     Raises:
