@@ -281,8 +281,8 @@ def test_products_are_rounded_once_and_their_roots_right_to_the_last_digits(
         assert product is None
         assert mean is None
     elif not all(map(math.isfinite, given)):
-        assert repr(product) == repr(math.prod(math.copysign(min(abs(one), 1), one) if math.isfinite(one) else one
-                                               for one in given))  # fmt: skip
+        sizeless = [math.copysign(bool(one), one) if math.isfinite(one) else one for one in given]
+        assert repr(product) == repr(math.prod(sizeless))
         assert math.isnan(mean) or mean == math.inf
     else:
         exact = math.prod(map(Fraction, given), start=Fraction(1))
