@@ -3,15 +3,18 @@
 Rule of this module: it says what is drawn and where, and nothing of colors. Lengths are pixels of the page's font.
 """
 
-from collections.abc import Mapping
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
+from millpond.adapters.monitor.diagnosis import units
 from millpond.adapters.monitor.layers import laid_out
+from millpond.adapters.monitor.overview import Arrow, Box, Drawing, OperatorSeen, Reason, Role, StoreSeen
+from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.nodes import SinkNode, SourceNode
 from millpond.processors.runtime.topology import Topology
-
-Role = Literal["topic", "repartition", "processor", "store"]
 
 _CHARACTER: Final = 7.9
 _MARGIN: Final = 22.0
@@ -20,55 +23,22 @@ _LEAST_WIDTH: Final = 84.0
 _LINE: Final = 16.0
 _FRAME: Final = 14.0
 
-
-@dataclass(frozen=True)
-class Box:
-    """A box.
-
-    Attributes:
-        id: tells it from the others.
-        role: what it is.
-        lines: its text; longer lines are cut.
-        title: all of it.
-        x, y: its upper left corner.
-        width, height: its size.
-    """
-
-    id: str
-    role: Role
-    lines: tuple[str, ...]
-    title: str
-    x: float
-    y: float
-    width: float
-    height: float
+_OWN: Final = "operator."
+"""The beginning of an operator's name; a verb's first operator has the verb's name."""
+_OPERATOR: Final = re.compile(r"(?:.*\.)?operator\.\d+")
+"""Names of operators; that of a verb may be the verb's own."""
 
 
-@dataclass(frozen=True)
-class Arrow:
-    """An arrow: the boxes, and the points that it passes; a store's has no head."""
-
-    start: str
-    stop: str
-    points: tuple[tuple[float, float], ...]
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """All boxes and arrows.
-
-    Attributes:
-        complete: whether it is that of a topology; else only what is recorded is drawn.
-        width, height: the size of all.
-        boxes: the boxes.
-        arrows: the arrows.
-    """
-
-    complete: bool
-    width: float
-    height: float
-    boxes: tuple[Box, ...]
-    arrows: tuple[Arrow, ...]
+def drawn(
+    topology: Topology | None,
+    operators: Sequence[OperatorSeen],
+    reasons: Sequence[Reason],
+    stores: Sequence[StoreSeen],
+) -> Drawing:
+    """Return the drawing of a topology, or of what is recorded if none is given, with the present figures."""
+    if topology is None:
+        return _of_records(_jobs(operators, reasons, stores))
+    return _of_topology(topology, operators, reasons, stores)
 
 
 @dataclass
@@ -97,47 +67,47 @@ class _Graph:
         return Drawing(complete, _rounded(layout.width), _rounded(layout.height), tuple(boxes), tuple(arrows))
 
 
-@dataclass
-class Marks:
-    """Further lines about the parts of a topology.
-
-    Attributes:
-        topics: of topics, by name.
-        nodes: of processors, by name.
-        stores: of stores, by name.
-    """
-
-    topics: dict[str, list[str]] = field(default_factory=dict)
-    nodes: dict[str, list[str]] = field(default_factory=dict)
-    stores: dict[str, list[str]] = field(default_factory=dict)
-
-
-def of_topology(topology: Topology, marks: Marks) -> Drawing:
+def _of_topology(
+    topology: Topology, operators: Sequence[OperatorSeen], reasons: Sequence[Reason], stores: Sequence[StoreSeen]
+) -> Drawing:
     """Return the drawing of a topology: topics, processors and the stores that they use."""
+    of_topics, of_nodes, of_stores = (defaultdict[str, list[str]](list) for _ in range(3))
+    for one in filter(_is_input, operators):
+        of_topics[one.operator].append(f"{units.number(one.records_in)} in")
+    for reason in reasons:
+        of, name = (of_nodes, reason.node) if reason.node else (of_topics, reason.operator)
+        of[name].append(_told(reason))
+    for seen in stores:
+        of_stores[seen.store].append(units.size(seen.size))
     graph = _Graph()
 
     def topic(name: str) -> str:
         role: Role = "repartition" if name in topology.internal_topics else "topic"
-        return graph.add(f"topic {name}", role, name, role, *marks.topics.get(name, ()))
+        return graph.add(f"topic {name}", role, name, role, *of_topics[name])
 
     for part in topology.subtopologies:
         ids = {
             node.name: topic(node.topic)
             if isinstance(node, SourceNode | SinkNode)
-            else graph.add(f"node {node.name}", "processor", node.name, *marks.nodes.get(node.name, ()))
+            else graph.add(f"node {node.name}", "processor", node.name, *of_nodes[node.name])
             for node in part.nodes.values()
         }
         for node in part.nodes.values():
             graph.edges += [(ids[node.name], ids[child]) for child in node.children]
             for store in node.stores:
                 kind = part.stores[store].kind.value
-                kept = graph.add(f"store {part.index} {store}", "store", store, kind, *marks.stores.get(store, ()))
+                kept = graph.add(f"store {part.index} {store}", "store", store, kind, *of_stores[store])
                 graph.edges.append((ids[node.name], kept))
     return graph.drawn(complete=True)
 
 
+def _is_input(one: OperatorSeen) -> bool:
+    """Return whether a report is of an input, not of an operator, which has a clock."""
+    return one.lag is None and _OPERATOR.fullmatch(one.operator) is None
+
+
 @dataclass
-class RecordedJob:
+class _Job:
     """The record of one job.
 
     Attributes:
@@ -153,7 +123,7 @@ class RecordedJob:
     stores: dict[tuple[int, str], list[str]] = field(default_factory=dict)
 
 
-def of_records(jobs: Mapping[str, RecordedJob]) -> Drawing:
+def _of_records(jobs: Mapping[str, _Job]) -> Drawing:
     """Return the drawing of what is recorded of jobs, by name: what they read and write, and their stores."""
     graph = _Graph()
     for application, job in jobs.items():
@@ -166,6 +136,32 @@ def of_records(jobs: Mapping[str, RecordedJob]) -> Drawing:
             kept = graph.add(f"store {application} {subtopology} {name}", "store", name, *lines)
             graph.edges.append((middle, kept))
     return graph.drawn(complete=False)
+
+
+def _jobs(operators: Sequence[OperatorSeen], reasons: Sequence[Reason], stores: Sequence[StoreSeen]) -> dict[str, _Job]:
+    names = dict.fromkeys([*(one.application for one in operators), *(store.application for store in stores)])
+    jobs = {name: _Job([name]) for name in names}
+    told = {one.operator: one.application for one in operators}
+    for one in operators:
+        job = jobs[one.application]
+        if _is_input(one):
+            job.inputs[one.operator] = [f"{units.number(one.records_in)} in"]
+        elif one.lag is not None:
+            _, own, number = one.operator.rpartition(_OWN)
+            job.lines.append(f"{own and f'{own}{number}: '}lag {units.duration(one.lag)}")
+    for reason in reasons:
+        if reason.operator in told:
+            job = jobs[told[reason.operator]]
+            job.inputs.get(reason.operator, job.lines).append(_told(reason))
+    for store in stores:
+        job = jobs[store.application]
+        job.sinks.add(store.sink)
+        job.stores[store.subtopology, store.store] = [store.kind, units.size(store.size)]
+    return jobs
+
+
+def _told(reason: Reason) -> str:
+    return f"{units.number(reason.records)} {'wait' if reason.reason == CounterName.WAITING else reason.reason}"
 
 
 def _size(lines: tuple[str, ...]) -> tuple[float, float]:

@@ -5,13 +5,15 @@ durations milliseconds, sizes bytes; None is what nobody has told.
 """
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from millpond.adapters.monitor.diagnosis.finding import Finding
-from millpond.adapters.monitor.drawing import Drawing
 from millpond.adapters.monitor.kept.history import Point
 from millpond.adapters.monitor.kept.micro_batch import Limit
 from millpond.adapters.monitor.kept.runs import Run
+
+Role: TypeAlias = Literal["topic", "repartition", "processor", "store"]
+"""The role of a box of a drawing."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +180,56 @@ class Series:
     minutes: tuple[Point, ...]
     hours: tuple[Point, ...]
     days: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box.
+
+    Attributes:
+        id: tells it from the others.
+        role: what it is.
+        lines: its text; longer lines are cut.
+        title: all of it.
+        x, y: its upper left corner.
+        width, height: its size.
+    """
+
+    id: str
+    role: Role
+    lines: tuple[str, ...]
+    title: str
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """An arrow: the boxes, and the points that it passes; a store's has no head."""
+
+    start: str
+    stop: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """All boxes and arrows.
+
+    Attributes:
+        complete: whether it is that of a topology; else only what is recorded is drawn.
+        width, height: the size of all.
+        boxes: the boxes.
+        arrows: the arrows.
+    """
+
+    complete: bool
+    width: float
+    height: float
+    boxes: tuple[Box, ...]
+    arrows: tuple[Arrow, ...]
 
 
 @dataclass(frozen=True)

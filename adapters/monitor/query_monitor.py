@@ -17,6 +17,7 @@ from millpond.adapters.inspect.state_inspector import StateInspector
 from millpond.adapters.inspect.store_view import StoreView
 from millpond.adapters.monitor.diagnosis.figures import Figures, OpenBatch, StandbyCopy
 from millpond.adapters.monitor.diagnosis.rules import diagnose
+from millpond.adapters.monitor.drawing import drawn
 from millpond.adapters.monitor.flow import (
     batches_seen,
     hot_keys_seen,
@@ -29,7 +30,6 @@ from millpond.adapters.monitor.kept.history import History
 from millpond.adapters.monitor.kept.kept_progress import ProgressReader
 from millpond.adapters.monitor.kept.micro_batch import MicroBatch
 from millpond.adapters.monitor.kept.runs import Runs
-from millpond.adapters.monitor.marking import drawn
 from millpond.adapters.monitor.overview import Overview, Series, StoreSeen, TaskSeen
 from millpond.errors import MillpondError
 from millpond.processors.runtime.topology import Topology

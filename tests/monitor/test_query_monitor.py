@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from millpond.adapters.monitor.drawing import drawn
 from millpond.adapters.monitor.kept import micro_batch
 from millpond.adapters.monitor.kept.kept_progress import ProgressReader, ProgressWriter
 from millpond.adapters.monitor.kept.micro_batch import MicroBatch, Report, SourceRead
-from millpond.adapters.monitor.marking import drawn
 from millpond.adapters.monitor.overview import OperatorSeen
 from millpond.adapters.monitor.query_monitor import QueryMonitor
 from millpond.cli import app
