@@ -24,7 +24,7 @@ from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.router import Route, Router, TaskNumbers
 from millpond.processors.options.on_error import OnError
 from millpond.processors.rows.event_times import EventTimes
-from millpond.processors.rows.part_rows import PartRows, RowColumns
+from millpond.processors.rows.part_rows import PartRows
 from millpond.processors.rows.row_source import RowSource
 from millpond.processors.rows.sink_rows import SinkRows
 from millpond.processors.rows.unusable import KeepLetter
@@ -198,7 +198,7 @@ class VerbTasks:
     ) -> Iterator[pa.Table]:
         """Yield the results of a sub-topology's tasks; add what they send to others to what has arrived."""
         name, router = self.made.verb.name, Router(self.plan, part, self.numbers)
-        sink = RowColumns(name, PartRows(self.made.verb.parts, self.made.verb.schema))
+        sink = PartRows(self.made.verb.parts, self.made.verb.schema, name)
         for partition in range(self.partitions):
             some = arrived.pop(self.numbers[part.index, partition], None)
             if some is None:

@@ -49,30 +49,15 @@ class PartRows:
     Attributes:
         parts: make the columns.
         schema: the columns for Arrow.
+        topic: the name of the verb whose results they are; empty for what a store keeps.
     """
 
     parts: Sequence[Projection]
     schema: pa.Schema
+    topic: str = ""
 
     def to_table(self, records: Records, first: int = 0) -> pa.Table:
         """Return the rows of the records, the first of which has that ``sequence``."""
         made = [column for part in self.parts for column in part.of(records, first)]
         columns = [in_type(column, field.type) for column, field in zip(made, self.schema, strict=True)]
         return pa.Table.from_arrays(columns, schema=self.schema)
-
-
-@dataclass(frozen=True)
-class RowColumns:
-    """The rows of a verb's result, as a table of them. Travels to the workers.
-
-    Attributes:
-        topic: the verb's name.
-        rows: the rows.
-    """
-
-    topic: str
-    rows: PartRows
-
-    def to_table(self, records: Records, first: int) -> pa.Table:
-        """Return the rows of the records, the first of which has that ``sequence``."""
-        return self.rows.to_table(records, first)

@@ -194,7 +194,7 @@ def flow_of(made: Made, plan: Plan, handling: ErrorHandling) -> Dataflow:
 
 def sink_of(made: Made) -> RowSink:
     """Return the sink of its rows."""
-    return RowSink(made.verb.name, PartRows(made.verb.parts, made.verb.schema))
+    return RowSink(PartRows(made.verb.parts, made.verb.schema, made.verb.name))
 
 
 def result_of(made: Made, verbs: Sequence[SharedVerb]) -> Result | None:

@@ -71,7 +71,7 @@ class SharedVerb:
             topic: Feed(places[one.verb], one.between, runs.sources[topic], one.clock, one.alone)
             for topic, one in self.inputs.items()
         }
-        results = self.sink if last else self.sink.as_columns
+        results = self.sink if last else self.sink.rows
         return SharingVerb(self.name, stage, results, feeds, shift, runs.one_clock)
 
 

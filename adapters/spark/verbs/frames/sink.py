@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 from millpond.adapters.spark.rows.sink import arrow_schema, parsed, type_named
 from millpond.processors.distribution.exchange import BLOB_BYTES, to_ipc
 from millpond.processors.rows.column_values import ColumnsOwner, ColumnValues, DictColumns, optional_columns
-from millpond.processors.rows.part_rows import PartRows, RowColumns
+from millpond.processors.rows.part_rows import PartRows
 from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.verbs.verb import Projection
 
@@ -27,12 +27,14 @@ class RowSink:
     """The rows of a verb's result, as they leave the operator. Travels to the workers.
 
     Attributes:
-        topic: the verb's name.
-        rows: the rows.
+        rows: the same as they are, for a verb in the same operator.
     """
 
-    topic: str
     rows: PartRows
+
+    @property
+    def topic(self) -> str:
+        return self.rows.topic
 
     @property
     def ddl(self) -> str:
@@ -41,11 +43,6 @@ class RowSink:
     @property
     def schema(self) -> pa.Schema:
         return _BLOBS
-
-    @property
-    def as_columns(self) -> RowColumns:
-        """The same rows as they are, for a verb in the same operator."""
-        return RowColumns(self.topic, self.rows)
 
     def to_table(self, records: Records, first: int) -> pa.Table:
         """Return the rows of the records, of which the first has that ``sequence``, as blobs."""
@@ -70,4 +67,4 @@ def announced_columns(
 
 def row_sink(topic: str, columns: T.StructType, parts: Sequence[Projection]) -> RowSink:
     """Return the sink whose rows have these columns, which are those of the parts."""
-    return RowSink(topic, PartRows(parts, arrow_schema(columns)))
+    return RowSink(PartRows(parts, arrow_schema(columns), topic))
