@@ -138,6 +138,34 @@ def feed_among(marks: Mapping[str, Sequence[str] | None]) -> Feed | None:
     return Feed(keys, len(keys) == one.keys, row, named.get(OP), named.get(SEQUENCE), named.get(CHANGE_TIME))
 
 
+def key_of_feed(feed: Feed | None, key: Sequence[str], op: object) -> str | None:
+    """Return the key of a verb's change feed, as one writes it, if a table by another key would be wrong.
+
+    A delete shows only the columns by which rows of its feed replace each other. So in a table by any other key, it
+    does not say which row goes, and an update that moves a row to another key does not say so either.
+
+    Args:
+        feed: the feed; None if rows are none.
+        key: the key of the table.
+        op: the column with the operation, as the user gave it.
+
+    Returns:
+        None if the table has the key of the feed, or the rows are no feed with a known key.
+    """
+    if feed is None or feed.row is None or not feed.tells(op) or set(feed.row) == set(key):
+        return None
+    return as_written(sorted(feed.row))
+
+
+def as_written(names: Sequence[str]) -> str:
+    """Return columns as a user gives them: one by its name, several as a list.
+
+    >>> as_written(["id"]), as_written(["id", "rank"])
+    ("'id'", "['id', 'rank']")
+    """
+    return repr(names[0]) if len(names) == 1 else repr(list(names))
+
+
 def _mark(noted: Sequence[str]) -> _Mark:
     """Return the mark of a column; marks of earlier releases do not say how many columns a row is replaced by."""
     verb, role, keys, *rows = noted

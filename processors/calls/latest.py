@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from millpond.errors import ChangeFeedError
 from millpond.processors.calls.account import HISTORY, Allowance
 from millpond.processors.calls.arguments import INPUT, check_distinct, check_ttl, column_names, in_micros, ttl_allowance
-from millpond.processors.calls.feed_tables import as_written, key_of_feed
+from millpond.processors.calls.feeds import as_written, key_of_feed
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew
 from millpond.processors.calls.waiting import latest_account
@@ -36,7 +36,7 @@ def call_latest(
     check_ttl(ttl, expired)
     keys = column_names(key, "key")
     name = name or f"latest-{'-'.join(keys)}"
-    own = key_of_feed(rows, keys, op)
+    own = key_of_feed(rows.told, keys, op)
     if own is not None:
         by = as_written(keys)
         raise ChangeFeedError(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from millpond.errors import ConfigurationError, InvalidWindowError
-from millpond.processors.options.choices import choice
+from millpond.processors.options.known_names import choice
 from millpond.stores.encoding.times import Duration, to_millis
 from millpond.stores.typed.windows.calendar import CalendarUnit, Weekday
 

@@ -1,7 +1,13 @@
-"""Names of columns: corrections of misspelled ones, and free ones."""
+"""Names that a user gives: of columns, corrected if misspelled, or free; of members of enumerations of text."""
 
 from collections.abc import Collection
 from difflib import get_close_matches
+from enum import StrEnum
+from typing import TypeVar
+
+from millpond.errors import InvalidArgumentError
+
+E = TypeVar("E", bound=StrEnum)
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
@@ -19,3 +25,21 @@ def unused_name(name: str, taken: Collection[str]) -> str:
     while name in taken:
         name += "_"
     return name
+
+
+def choice(argument: str, value: str, kind: type[E]) -> E:
+    """Return the member of that name, or the member itself.
+
+    Args:
+        argument: its name for the user.
+        value: the argument.
+        kind: the enumeration.
+
+    Raises:
+        ConfigurationError: there is no such member.
+    """
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(repr(one.value) for one in kind)
+        raise InvalidArgumentError(f"{argument} is {value!r}; give one of {known}") from None

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Self
 
-from millpond.processors.options.choices import choice
+from millpond.processors.options.known_names import choice
 
 
 class Order(StrEnum):

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.errors import ArgumentConflictError, InvalidArgumentError, InvalidTimeError, UpgradeFromError
-from millpond.processors.options.choices import choice
+from millpond.processors.options.known_names import choice
 from millpond.processors.options.on_error import OnError
 from millpond.releases import Release, older_release
 from millpond.stores.backend.contract import BackendSupplier

@@ -28,7 +28,7 @@ from millpond.processors.calls.arguments import (
     defaults_of,
     in_micros,
 )
-from millpond.processors.calls.feed_tables import as_written, key_of_feed
+from millpond.processors.calls.feeds import as_written, key_of_feed
 from millpond.processors.calls.joins.key_kinds import check_equal_keys
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew, check_rows_stay
@@ -91,7 +91,7 @@ def call_asof_join(
     check_null_safe(null_safe)
     check_exact(exact)
     name, op = name or f"asof_join-{'-'.join(keys)}", right.operations(right_op)
-    own = key_of_feed(right, list(keys.values()), right_op)
+    own = key_of_feed(right.told, list(keys.values()), right_op)
     if own is not None and op is not None:
         by = as_written(list(keys.values()))
         raise ChangeFeedError(

@@ -22,7 +22,7 @@ from millpond.processors.calls.arguments import (
     of_each,
     ttl_allowance,
 )
-from millpond.processors.calls.feed_tables import key_of_feed
+from millpond.processors.calls.feeds import key_of_feed
 from millpond.processors.calls.joins.key_kinds import check_equal_keys
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew
@@ -103,7 +103,7 @@ def call_multi_join(
         )
     ops = of_each(op, list(tables), "op")
     for table, rows in tables.items():
-        own = key_of_feed(rows, keys[table], ops.get(table))
+        own = key_of_feed(rows.told, keys[table], ops.get(table))
         if own is not None:
             raise ChangeFeedError(
                 f"the table {table!r} of the verb {made!r} is by {', '.join(keys[table])}, and the rows of its feed "

@@ -20,7 +20,7 @@ from millpond.processors.calls.arguments import (
     in_micros,
     ttl_allowance,
 )
-from millpond.processors.calls.feed_tables import as_written, key_of_feed
+from millpond.processors.calls.feeds import as_written, key_of_feed
 from millpond.processors.calls.joins.key_kinds import check_equal_keys
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew
@@ -154,15 +154,15 @@ def _check_feeds(
     Raises:
         ConfigurationError: there is one.
     """
-    own = key_of_feed(left, left_key, ops[0])
+    own = key_of_feed(left.told, left_key, ops[0])
     if own is not None:
         raise ChangeFeedError(
             f"the left side of the verb {name!r} is by {', '.join(left_key)}, and the rows of its feed replace each "
             f"other by {own}, and a delete has only those columns; write left_key={own}"
         )
     theirs = list(on.values())
-    own = key_of_feed(right, theirs, ops[1])
-    if own is not None and (set(left_key) != set(on) or key_of_feed(left, list(on), ops[0]) is not None):
+    own = key_of_feed(right.told, theirs, ops[1])
+    if own is not None and (set(left_key) != set(on) or key_of_feed(left.told, list(on), ops[0]) is not None):
         # With the sides exchanged, the left rows would have to be a table by these columns, which they are not either.
         by = as_written(theirs)
         raise ChangeFeedError(
