@@ -100,7 +100,8 @@ def run(options: Options, inputs: data.Inputs, progress: Progress) -> Result:
     """Run the queries until everything that has arrived is processed."""
     spark = session.start("millpond demo", options.checkpoint, PARTITIONS)
     try:
-        paces = _run_queries(spark, options, inputs, progress)
+        running = {query.name: Meter(_start(spark, options, inputs, query), inputs.cut) for query in QUERIES}
+        paces = _watch(running, inputs.arrived_rows, progress)
         written = {query.name: _committed(spark, options.out / query.name) for query in QUERIES}
     finally:
         spark.stop()
@@ -113,11 +114,6 @@ def check(options: Options) -> None:
     try_out(options.backend)
     session.check_pyspark()
     session.check_java()
-
-
-def _run_queries(spark: "SparkSession", options: Options, inputs: data.Inputs, progress: Progress) -> dict[str, Pace]:
-    running = {query.name: Meter(_start(spark, options, inputs, query), inputs.cut) for query in QUERIES}
-    return _watch(running, inputs.arrived_rows, progress)
 
 
 def _start(spark: "SparkSession", options: Options, inputs: data.Inputs, query: Query) -> "StreamingQuery":
