@@ -42,8 +42,14 @@ from millpond.processors.distribution.header_column import (
 from millpond.processors.options.order import Order
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
-from millpond.processors.runtime.order.ties import without_ties
-from millpond.processors.runtime.order.time_order import Regroup, owners_of, places_taken, reached_by_key, runs_of
+from millpond.processors.runtime.order.time_order import (
+    Regroup,
+    owners_of,
+    places_taken,
+    reached_by_key,
+    runs_of,
+    without_ties,
+)
 
 pc: Any = _compute
 
@@ -249,7 +255,7 @@ def gather(
         reached: told the greatest timestamp of each input, before the first run.
         order: the order.
         ties: inputs of which, in the order of time, records of one key and time go by their values
-            (``millpond.processors.runtime.order.ties``); those of the others come by split.
+            (``millpond.processors.runtime.order.time_order``); those of the others come by split.
         unordered: inputs without headers that may come as they lie, if they are all that there is.
 
     Raises:

@@ -7,6 +7,10 @@ key's order is kept: a record that is older than one of its key before it comes 
 ``Order.ARRIVAL`` always takes the next record from the queue whose first waiting record has the smallest timestamp.
 This is a stable sort by the largest timestamp that a queue has shown so far, so a queue's out-of-order records follow
 the record they are late for.
+
+Of ties, records of one input with the same key and time, the values decide where they are told to: none (a delete)
+comes first, then the smaller one as its bytes or numbers compare. So of rows that say different things of the same
+moment, the greatest counts last, however a micro-batch was packed.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,10 +20,14 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as _compute
 
 from millpond.processors.options.order import Order
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
+
+pc: Any = _compute
 
 _Input = TypeVar("_Input")
 _Run = TypeVar("_Run", Batch, Columns, Records)
@@ -212,3 +220,48 @@ def runs_of(owners: npt.NDArray[np.intp]) -> Iterator[tuple[int, int]]:
     ends = [*starts[1:], len(owners)]
     for owner, start, end in zip(owners[starts].tolist(), starts, ends, strict=True):
         yield owner, end - start
+
+
+def without_ties(rows: _Integers, times: _Integers, keys: Callable[[], _Integers], values: Any) -> _Integers:
+    """Return the rows of one input, with rows of one key and time in the order of their values.
+
+    Args:
+        rows: the places of the rows, in the order of time.
+        times: the times, in the same order.
+        keys: returns, by place, a number that tells the row's key.
+        values: an Arrow array or chunked array of the values by place.
+
+    >>> values = pa.array([b"b", b"a", None])
+    >>> without_ties(np.array([0, 1, 2]), np.array([5, 5, 5]), lambda: np.array([7, 7, 7]), values).tolist()
+    [2, 1, 0]
+    """
+    if not (times[1:] == times[:-1]).any():
+        return rows
+    numbers = keys()[rows]
+    order = stable_order(numbers)
+    numbers, times = numbers[order], times[order]
+    same = (numbers[1:] == numbers[:-1]) & (times[1:] == times[:-1])
+    if not same.any():
+        return rows
+    # Of rows by key and time, those that have a neighbor of the same; each group of them keeps its places.
+    tied = np.concatenate([same, [False]]) | np.concatenate([[False], same])
+    groups = np.concatenate([[0], np.cumsum(~same)])[tied]
+    members = order[tied]
+    chosen: Any = pa.array(rows[members])
+    comparable = _comparable(values.take(chosen))
+    table = pa.table({"group": groups, "is": comparable.is_valid().cast(pa.int8()), "value": comparable})
+    by_value = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names])
+    settled = rows.copy()
+    settled[members] = rows[members[by_value.to_numpy()]]
+    return settled
+
+
+def _comparable(values: Any) -> Any:
+    """Return the values in a form that Arrow can sort: rows that travel as columns become their bytes as objects."""
+    type_ = values.type
+    if pa.types.is_primitive(type_) or pa.types.is_binary(type_) or pa.types.is_string(type_):
+        return values
+    listed = values.to_pylist()
+    if all(one is None or isinstance(one, bytes) for one in listed):
+        return pa.array(listed, pa.binary())
+    return pa.array([None if one is None else repr(one) for one in listed], pa.string())
