@@ -1,14 +1,15 @@
-"""Records for which a user's function failed: the error that names one, and the policy for them.
+"""Records for which a user's function failed: the error that names one, the policy for them, and who applies it.
 
-Rule of this module: it knows neither operators nor where dead letters are kept. A failure of Millpond, or of a
-storage engine, is about no record: it fails the task under any policy.
+Rule of this module: it knows neither stores nor children, nor where dead letters are kept. A failure of Millpond, or of
+a storage engine, is about no record: it fails the task under any policy.
 """
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import extract_tb
-from typing import Any, Final
+from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 import millpond
 from millpond.errors import (
@@ -22,14 +23,25 @@ from millpond.errors import (
     UserFunctionError,
 )
 from millpond.processors.options.on_error import OnError
+from millpond.processors.runtime.batches.batch import Batch, concatenate
+from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.runtime.batches.headers import NO_HEADERS, Headers
+from millpond.processors.runtime.change import Change
 from millpond.processors.runtime.counters import CounterName
+from millpond.processors.runtime.promises import Promises
 
 _OWN: Final = str(Path(millpond.__file__).parent)
 """The directory of Millpond's code."""
 
 _MOST: Final = 200
 """The number of characters of a key, a value or a text that a message shows."""
+
+_NOT_ALONE: Final = (
+    "correct it and restart; on_error cannot leave out single records here, because what had been done with them when "
+    "it failed is not known: give a RecordProcessor, or call context.declare(repeatable=True) in init if nothing had"
+)
+
+_Written = TypeVar("_Written")
 
 
 @dataclass(frozen=True)
@@ -192,3 +204,156 @@ def _raised_at(error: Exception) -> str:
     own = isinstance(error, MillpondError)
     frames = [frame for frame in extract_tb(error.__traceback__) if not (own and frame.filename.startswith(_OWN))]
     return f"raised in {frames[-1].name}, {frames[-1].filename}:{frames[-1].lineno}; " if frames else ""
+
+
+class Repeatable(Protocol):
+    """A processor, as far as a failure concerns it."""
+
+    @property
+    def promises(self) -> Promises:
+        """See ``Operator.promises``."""
+
+    def process(self, batch: Batch) -> None:
+        """See ``Processor.process``."""
+
+
+class FailureHandling(ABC):
+    """The part of a ``ProcessorContext`` that leaves records out, or fails because of them."""
+
+    def __init__(self, place: Place, policy: FailurePolicy) -> None:
+        self._place = place
+        self._policy = policy
+
+    @abstractmethod
+    def count(self, what: str, amount: int = 1) -> None:
+        """Count an event of this processor."""
+
+    @property
+    def leaves_out(self) -> bool:
+        """True if a record for which a user's function fails is left out, so that the others can go on."""
+        return self._policy.leaves_out
+
+    def attempt(self, process: Callable[[Batch], None], batch: Batch) -> None:
+        """Hand records to a part of this processor that calls users' functions, and one by one if that fails.
+
+        Args:
+            process: changes and forwards nothing if it raises.
+            batch: the records.
+
+        Raises:
+            UserFunctionError: it fails for a record, and the policy is not to leave such records out.
+        """
+        try:
+            process(batch)
+        except Exception as error:  # a user's code may raise anything
+            self._one_by_one(process, batch, error)
+
+    def leave_out(
+        self,
+        error: Exception,
+        key: Any,
+        value: Any,
+        timestamp: int,
+        step: str = "",
+        headers: Headers | None = None,
+    ) -> None:
+        """Fail because of a record for which a user's function failed, or count it: the caller goes on without it.
+
+        Args:
+            error: the exception.
+            key, value, timestamp: the record's.
+            step: more about what was done with it, for messages.
+            headers: the record's; None if it has none.
+
+        Raises:
+            UserFunctionError: the policy is to fail.
+            Exception: the error itself, if it comes from a store and not from a user's function.
+        """
+        self._policy.leave_out(self._place, error, key, value, timestamp, step, headers)
+        self.count(CounterName.DROPPED_USER_ERROR)
+
+    def check(self, error: Exception) -> None:
+        """Raise an error again unless it is about a record that the policy leaves out.
+
+        For calls that repeat what has failed, and has been counted, for another record before.
+        """
+        self._policy.check(error)
+
+    def fail(self, error: Exception, step: str) -> NoReturn:
+        """Raise the error that tells in which processor ``step`` failed, which handles no single record."""
+        if not is_of_record(error):
+            raise error
+        raise failure(self._policy.words.where(self._place), error, "no single record", step, "correct it and restart")
+
+    def recover(self, processor: Repeatable, batch: Batch, error: Exception) -> None:
+        """Process records again, one by one, after ``processor``, whose context this is, failed for all of them.
+
+        Raises:
+            UserFunctionError: it fails for a record, and the policy or the processor allows to leave none out.
+        """
+        if processor.promises.repeatable:
+            self._one_by_one(processor.process, batch, error)
+            return
+        if not is_of_record(error):
+            raise error
+        words = self._policy.words
+        first, last = (words.brief(self._place, batch.keys[row], batch.timestamps[row]) for row in (0, -1))
+        records = f"one of {len(batch)} records, the first {first}, the last {last}"
+        raise failure(words.where(self._place), error, records, remedy=_NOT_ALONE)
+
+    def _one_by_one(self, process: Callable[[Batch], None], batch: Batch, error: Exception) -> None:
+        if not is_of_record(error):
+            raise error
+        if len(batch) == 1:
+            self._leave_out_only(error, batch)
+            return
+        for row in batch.rows():
+            try:
+                process(row)
+            except Exception as again:  # a user's code may raise anything
+                self._leave_out_only(again, row)
+
+    def _leave_out_only(self, error: Exception, batch: Batch) -> None:
+        """``leave_out`` for the only record of a batch."""
+        (headers,) = batch.headers_of_each
+        self.leave_out(error, batch.keys[0], batch.values[0], batch.timestamps[0], headers=headers)
+
+
+def written(context: FailureHandling, records: Records, write: Callable[[Records], _Written]) -> _Written:
+    """Return the result of ``write`` for records that leave a task, without those for which it fails.
+
+    Args:
+        context: the context of the sink that they leave by.
+        records: the records.
+        write: turns them into bytes or columns, and changes nothing, so that it can be tried for each record alone.
+
+    Raises:
+        UserFunctionError: it fails for a record, and the policy is not to leave such records out.
+    """
+    try:
+        return write(records)
+    except Exception as error:  # a user's serde may raise anything
+        if not is_of_record(error):
+            raise
+    rows = records.to_batch().rows()
+    return write(concatenate([kept for row in rows for kept in _kept(context, row, write)]))
+
+
+def _kept(context: FailureHandling, row: Batch, write: Callable[[Records], object]) -> Iterator[Batch]:
+    """Yield the parts of a record that can be written: all, nothing, or one half of a table's change."""
+    value = row.values[0]
+    change = value if isinstance(value, Change) else Change(value, None)
+    try:
+        write(row)
+    except Exception as error:  # a user's serde may raise anything
+        if change.old is None or not context.leaves_out:
+            (headers,) = row.headers_of_each
+            context.leave_out(error, row.keys[0], change.new, row.timestamps[0], headers=headers)
+        elif change.new is None:
+            # It was left out when it was new, so it need not be taken back.
+            context.check(error)
+        else:
+            for half in change.halves():
+                yield from _kept(context, row.with_values([half]), write)
+    else:
+        yield row

@@ -19,8 +19,7 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.current_record import TASK_TIME, CurrentRecord, RecordMetadata
-from millpond.processors.runtime.failure_handling import FailureHandling, Repeatable
-from millpond.processors.runtime.failures import FailurePolicy, Place
+from millpond.processors.runtime.failures import FailureHandling, FailurePolicy, Place, Repeatable
 from millpond.processors.runtime.kept_time import KeptTime
 from millpond.processors.runtime.late import Booleans, Integers, KeepLate, LateRecords, chosen
 from millpond.processors.runtime.metrics import TaskMetric

@@ -2,13 +2,16 @@
 
 Rule of this module: it does not know the meaning of a kind's rows. A store writes nothing to its backend by itself:
 everything goes through the transaction and takes effect with its commit.
+
+What the library keeps beside a store's rows, it keeps under a name of ``KEPT``, and what users put is refused under
+one. A name that ends with ``-`` stands for all that begin with it: several processors on a store keep one each.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from types import NoneType, TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 from millpond.errors import (
     ConfigurationError,
@@ -20,9 +23,8 @@ from millpond.errors import (
 )
 from millpond.stores.backend.closed import Closed
 from millpond.stores.backend.transaction import Transaction
-from millpond.stores.encoding.keys import DATA, LAYOUT_ROW, METADATA, TERMS_ROW
+from millpond.stores.encoding.keys import COMMIT_ROW, DATA, LAYOUT_ROW, METADATA, TERMS_ROW
 from millpond.stores.encoding.serdes import Serde
-from millpond.stores.typed.kept_names import ROWS, keeps
 from millpond.stores.typed.layouts import Layout
 from millpond.stores.typed.scans import OpenScans
 from millpond.stores.typed.set_back import SetBack
@@ -31,6 +33,37 @@ from millpond.stores.typed.terms import KeptTerms, Terms
 K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T")
+
+ROWS: Final = {
+    row[len(METADATA) :].decode(): what
+    for row, what in {
+        COMMIT_ROW: "the local copy's position",
+        LAYOUT_ROW: "the layout of the rows",
+        TERMS_ROW: "the terms of the rows",
+    }.items()
+}
+"""The names of rows that are no metadata to users."""
+
+KEPT: Final = {
+    "observed_stream_time": "the stream time that the store has seen",
+    "expired_until": "the time up to which entries have expired",
+    "expiry_stream_time": "the time by which entries expire",
+    "expiry_timed_until": "the row up to which entries have timers",
+    "segment_interval": "the length of a segment",
+    "sequence": "the number of the last put",
+    "totals": "the number and size of what is held back",
+    "stream-time": "the stream time of an operator",
+    "stream-time-": "the stream time of an operator",
+    "waiting": "how much waits",
+    "waiting-": "how much waits",
+    "watermark": "the time up to which records have been processed",
+    "completion-": "the time up to which windows have come out",
+    "changed-": "windows that have not come out as they are",
+    "reset": "the moment to which the store was set back",
+    "task-time-": "the stream time of the task",
+    "punctuation-": "when a schedule fires next",
+}
+"""The metadata of the library, by its name."""
 
 
 def reading(store: str, what: str, serde: Serde[T]) -> Callable[[bytes], T]:
@@ -69,6 +102,16 @@ def column_of(made: Sequence[T], sources: Sequence[object]) -> list[T | None]:
         return [*made]
     rest = iter(made)
     return [None if source is None else next(rest) for source in sources]
+
+
+def keeps(name: str) -> str | None:
+    """Return words for what the library keeps under a name; None if it keeps nothing there.
+
+    >>> keeps("waiting-2"), keeps("reset"), keeps("reset-2")
+    ('how much waits', 'the moment to which the store was set back', None)
+    """
+    of_many = (what for one, what in KEPT.items() if one.endswith("-") and name.startswith(one))
+    return ROWS.get(name) or KEPT.get(name) or next(of_many, None)
 
 
 class Store(ABC, Generic[K, V]):
@@ -203,8 +246,8 @@ class WritableStore(Store[K, V]):
         self._write(_metadata_row(name), data)
 
     def keep_metadata(self, name: str, data: bytes) -> None:
-        """Keep metadata of the library, under a name of its own (``kept_names``), as ``put_metadata`` does."""
-        assert keeps(name) is not None, f"users may put {name!r}, too: kept_names.py does not list it"
+        """Keep metadata of the library, under a name of its own (``KEPT``), as ``put_metadata`` does."""
+        assert keeps(name) is not None, f"users may put {name!r}, too: KEPT does not list it"
         self._write(_metadata_row(name), data)
 
     def metadata_names(self, prefix: str) -> list[str]:

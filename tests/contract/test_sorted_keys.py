@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.stores.backend.sorted_keys import RUN, SortedKeys
+from millpond.stores.backend.memory import RUN, SortedKeys
 
 SPAN = 6 * RUN
 

@@ -10,8 +10,8 @@ from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.keys import COMMIT_ROW, LAYOUT_ROW, TERMS_ROW
 from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.testing.store_calls import KINDS, Call, KindUnderTest, Seeded
-from millpond.stores.typed.kept_names import KEPT
 from millpond.stores.typed.keyvalue import KeyValueStore
+from millpond.stores.typed.store import KEPT
 from millpond.stores.typed.windows.windowed import Windowed
 
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=[kind.id for kind in KINDS])
@@ -157,7 +157,7 @@ def test_metadata_cannot_take_a_name_under_which_the_library_keeps_its_own_and_t
         store.put_metadata(name, b"mine")
     store.keep_metadata(name, b"own")
     assert store.get_metadata(name) == b"own"
-    with pytest.raises(AssertionError, match=r"kept_names\.py does not list"):
+    with pytest.raises(AssertionError, match=r"KEPT does not list"):
         store.keep_metadata(f"my {name}", b"own")
     store.put_metadata(f"my {name}", b"mine")
 

@@ -11,7 +11,7 @@ from millpond.metrics import Metrics
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.current_record import CurrentRecord
-from millpond.processors.runtime.failures import FailurePolicy, Place
+from millpond.processors.runtime.failures import FailurePolicy, Place, written
 from millpond.processors.runtime.late import KeepLate
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode, SourceNode
@@ -28,7 +28,6 @@ from millpond.processors.runtime.punctuation import PunctuationType, Scheduler
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.tasks.global_stores import as_reader
 from millpond.processors.runtime.tasks.stream_time_reset import StreamTimeReset
-from millpond.processors.runtime.tasks.written import written
 from millpond.stores.encoding.serdes import Serde
 from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, NO_TIME, TimeUnit
 

@@ -4,26 +4,43 @@ Rule of this module: it decides which versions are put and which are too late.
 ``millpond.stores.typed.versions.version_history`` knows the rows of versions and their changes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from millpond.stores.backend.transaction import Transaction
-from millpond.stores.encoding.keys import TIME_SIZE, latest_row, pack_time, unpack_time, unterminated
+from millpond.stores.encoding.keys import (
+    DATA,
+    INDEX,
+    LATEST_END,
+    TERMINATOR,
+    TIME_SIZE,
+    latest_row,
+    pack_time,
+    unpack_time,
+    unterminated,
+)
 from millpond.stores.encoding.times import MIN_TIME, Instant, to_instant
-from millpond.stores.typed.expiry import CLOCK_NAME, Expired, Expiry, has_expiry
+from millpond.stores.typed.expiry import CLOCK_NAME, Entry, Expired, ExpiringRows, Expiry, has_expiry
 from millpond.stores.typed.observed_stream_time import ObservedStreamTime
 from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import K, V, WritableStore, column_of
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 from millpond.stores.typed.versions.late_puts import LatePuts
-from millpond.stores.typed.versions.latest_versions import LatestVersions, encoded_key
 from millpond.stores.typed.versions.read_only_versioned import (
     HISTORY,
     ReadOnlyVersionedKeyValueStore,
     VersionedRecord,
 )
 from millpond.stores.typed.versions.version_history import VersionHistory
-from millpond.stores.typed.versions.version_rows import JUST_ABOVE, LIVE, TOMBSTONE, VALUE_START
+from millpond.stores.typed.versions.version_rows import (
+    HEAD_SIZE,
+    JUST_ABOVE,
+    LIVE,
+    TOMBSTONE,
+    VALUE_START,
+    is_latest_row,
+    latest_row_of,
+)
 
 VALID_TO_UNDEFINED: Final = -1
 """The result of ``put`` for a version that is the key's latest: its end is not known yet."""
@@ -33,6 +50,7 @@ NOT_PUT: Final = -(2**63)
 
 _BUCKETS = 4
 _SHORTEST_BUCKET = 1000
+_END: Final = len(LATEST_END)
 
 
 class Straggler(Protocol):
@@ -307,3 +325,44 @@ def _told(valid_to: int | None) -> int:
     if valid_to is None:
         return VALID_TO_UNDEFINED
     return 0 if valid_to == VALID_TO_UNDEFINED else valid_to
+
+
+def encoded_key(row: bytes) -> bytes:
+    """Return the terminated key of the row of a latest version."""
+    return row[len(DATA) : -_END] + TERMINATOR
+
+
+class LatestVersions(ExpiringRows):
+    """The latest versions of one store's keys, as entries that expire.
+
+    A key whose latest version has expired is gone with all of its versions once the expiry is longer ago than the
+    history: until then they are read as of earlier times.
+
+    Args:
+        transaction: the store's transaction.
+        history: removes versions that nobody can see any more.
+        kept: the history retention.
+    """
+
+    def __init__(self, transaction: Transaction, history: VersionHistory, kept: int) -> None:
+        self._transaction = transaction
+        self._history = history
+        self.kept = kept
+
+    def row_of(self, encoded_key: bytes) -> bytes:
+        return latest_row_of(encoded_key)
+
+    def encoded_key(self, row: bytes) -> bytes:
+        return encoded_key(row)
+
+    def time_of(self, data: bytes) -> int:
+        return unpack_time(data)
+
+    def has_value(self, data: bytes) -> bool:
+        return data[HEAD_SIZE:VALUE_START] == LIVE
+
+    def entries(self, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return (entry for entry in self._transaction.scan(start, INDEX) if is_latest_row(entry[0]))
+
+    def remove(self, entry: Entry) -> None:
+        self._history.remove(entry.row, entry.data)
