@@ -24,9 +24,8 @@ from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.router import Route, Router, TaskNumbers
 from millpond.processors.options.on_error import OnError
 from millpond.processors.rows.event_times import EventTimes
-from millpond.processors.rows.part_rows import PartRows
 from millpond.processors.rows.row_source import RowSource
-from millpond.processors.rows.sink_rows import SinkRows
+from millpond.processors.rows.sink_rows import PartRows, SinkRows
 from millpond.processors.rows.unusable import KeepLetter
 from millpond.processors.runtime.failures import FailurePolicy
 from millpond.processors.runtime.late import LateRecords

@@ -52,12 +52,13 @@ class EventTimes:
         return (datetime(year, 1, 1) - datetime(1970, 1, 1)) // timedelta(microseconds=self.unit)
 
     def now(self) -> int:
-        """Return the wall-clock time, in microseconds since 1970."""
-        return wall_clock_us(None if self.max_ahead is None else self.storage)
+        """Return the wall-clock time, in microseconds since 1970; nobody needs it without ``max_ahead``."""
+        return wall_clock_us(self.storage)
 
-    def latest(self, now: int) -> int | None:
-        """Return the latest event time that is not too far ahead of ``now``, in their own unit; None if none is."""
-        return None if self.max_ahead is None else min((now + self.max_ahead) // self.unit, MAX_TIME)
+    def latest(self, now: int) -> int:
+        """Return the latest event time that is not too far ahead of ``now``, in their own unit."""
+        assert self.max_ahead is not None
+        return min((now + self.max_ahead) // self.unit, MAX_TIME)
 
     def objection(self, event_time: int, now: int) -> str:
         """Return the words of a message about an event time, in its own unit, that is too far ahead of ``now``."""

@@ -178,10 +178,11 @@ class Unusable:
             fault = Fault(f"a time after the year {MAXYEAR}")
             table = self._without(table, late, CounterName.DROPPED_BAD_TIMESTAMP, column, fault, untimed=untimed)
             newest = pc.max(table["timestamp"]).as_py()
-        now = event_times.now()
+        if newest is None or event_times.max_ahead is None:
+            return table
+        now, times = event_times.now(), table["timestamp"]
         latest = event_times.latest(now)
-        times = table["timestamp"]
-        if latest is None or newest is None or newest <= latest:
+        if newest <= latest:
             return table
         ahead = positions(pc.greater(times, pa.scalar(latest)))
         fault = Fault("a time ahead of the clock", event_times.objection(times[ahead[0]].as_py(), now))

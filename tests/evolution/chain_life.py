@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from millpond.adapters.spark.evolution.evolution import Evolution
-from millpond.processors.rows.part_rows import PartRows
+from millpond.processors.rows.sink_rows import PartRows
 from millpond.processors.runtime.batches.batch import Batch
 from tests.evolution.chain_job import SCHEMA, ChainJob
 from tests.evolution.process import RETAINED, DeathError

@@ -16,7 +16,7 @@ from millpond.adapters.inspect import StateInspector
 from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.errors import StateConflictError
 from millpond.processors.options.joins import ASOF_JOINS, AsofDirection, JoinType, Side
-from millpond.processors.rows.part_rows import PartRows
+from millpond.processors.rows.sink_rows import PartRows
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.stores.evolution.verbs.declarations import verb_and_side
 from millpond.stores.typed.expiry import Expired

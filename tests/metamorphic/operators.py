@@ -57,8 +57,8 @@ from millpond.processors.distribution.exchange import COMPLETE, EXCHANGE_SCHEMA,
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.pond.verb_tasks import EVENT_TIMES
-from millpond.processors.rows.part_rows import PartRows
 from millpond.processors.rows.row_source import RowSource
+from millpond.processors.rows.sink_rows import PartRows
 from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Storage
 from millpond.stores.encoding.times import TimeUnit

@@ -28,7 +28,7 @@ from millpond.processors.calls.aggregate import Binding, make_aggregate
 from millpond.processors.calls.latest import make_latest
 from millpond.processors.calls.made import Made
 from millpond.processors.calls.tables import Rows
-from millpond.processors.rows.part_rows import PartRows
+from millpond.processors.rows.sink_rows import PartRows
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.aggregates import AggregateCall

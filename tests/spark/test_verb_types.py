@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from millpond.adapters.spark import Millpond
 from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.errors import ConfigurationError, StateConflictError
-from millpond.processors.rows.part_rows import in_type
+from millpond.processors.rows.sink_rows import in_type
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.stores.encoding.rows.physical import to_physical

@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 from millpond.adapters.spark.rows.sink import arrow_schema, parsed, type_named
 from millpond.processors.distribution.exchange import BLOB_BYTES, to_ipc
 from millpond.processors.rows.column_values import ColumnsOwner, ColumnValues, DictColumns, optional_columns
-from millpond.processors.rows.part_rows import PartRows
+from millpond.processors.rows.sink_rows import PartRows
 from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.verbs.verb import Projection
 

@@ -50,8 +50,8 @@ from millpond.processors.calls.readings import key_names
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.rows.event_times import EventTimes
-from millpond.processors.rows.part_rows import PartRows
 from millpond.processors.rows.row_source import RowSource
+from millpond.processors.rows.sink_rows import PartRows
 from millpond.processors.rows.unusable import SKIP_REASONS
 from millpond.processors.verbs.rekeying.rekeying import NewInput
 from millpond.processors.verbs.verb import PackedRows, Verb, schema_of
