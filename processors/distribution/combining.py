@@ -29,7 +29,7 @@ from millpond.processors.distribution.plan import Plan
 from millpond.processors.options.records import Produced
 from millpond.processors.runtime.batches.columns import Columns, valid
 from millpond.processors.runtime.batches.partials import Combiner
-from millpond.processors.runtime.order.unordered import only_reader
+from millpond.processors.runtime.order.graph_order import only_reader
 from millpond.stores.encoding.serdes import BYTES, FLOAT64, INT64, JSON, MSGPACK, STRING, serde
 
 pc: Any = _compute
@@ -165,8 +165,8 @@ def combiner_of(plan: Plan, topic: str) -> Combiner | None:
     """Return the combiner of the records of a topic; None if they must travel as they are."""
     if len(plan.all_readers(topic)) > 1:
         return None
-    reader = only_reader(plan.readers[topic], topic, lambda node: node.operator())
-    return None if reader is None else reader.combiner
+    reader = only_reader(plan.readers[topic], topic, lambda node: node.operator().promises)
+    return None if reader is None else reader.operator().combiner
 
 
 def of_repartition_topic(plan: Plan, topic: str, produced: Produced) -> Combining | None:

@@ -3,13 +3,17 @@
 Records travel between parts only through internal (repartition) topics.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, TypeVar, cast
 
 from millpond.processors.options.order import Order
 from millpond.processors.runtime.nodes import Node, SinkNode, SourceNode
+from millpond.processors.runtime.promises import Promises
 from millpond.stores.specs.store_spec import StoreSpec
+
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,23 @@ class Subtopology:
     def global_stores(self) -> dict[str, str]:
         """The stores that every task fills with all records of a topic: by name, the node that fills each."""
         return {store: filler for store, (_, filler) in _global_tables(self.nodes).items()}
+
+    def once(
+        self, find: Callable[["Subtopology", Mapping[str, Promises]], _Found], promises: Mapping[str, Promises]
+    ) -> _Found:
+        """Return what ``find`` finds in this part and in the promises of its operators.
+
+        Tasks of many micro-batches ask for it, and mostly their operators promise the same: then it is found once.
+        """
+        before = self._found.get(find)
+        if before is None or before[0] != promises:
+            before = self._found[find] = promises, find(self, promises)
+        return cast(_Found, before[1])
+
+    @cached_property
+    def _found(self) -> dict[Any, tuple[Mapping[str, Promises], Any]]:
+        """By what finds it, what has been found last, behind the promises for which it is so."""
+        return {}
 
     def separable(self, name: str, ends: Collection[str] = (), at_flush: Collection[str] = ()) -> bool:
         """Return whether a whole batch may go to the children of ``name`` one after another.

@@ -28,7 +28,7 @@ from millpond.processors.options.functions import keyed_joiner
 from millpond.processors.options.joins import JoinType
 from millpond.processors.options.order import Order
 from millpond.processors.runtime.nodes import ProcessorNode
-from millpond.processors.runtime.order.gathering import gathering_nodes
+from millpond.processors.runtime.order.graph_order import gathering_nodes
 from millpond.processors.runtime.order.time_order import merge
 from millpond.processors.runtime.tasks.task import Task
 from millpond.stores.backend.memory import MemoryBackend
@@ -301,8 +301,8 @@ def gathers(build: Callable[[KStream, KStream, StreamsBuilder], None]) -> set[st
     left, right = builder.stream("left"), builder.stream("right")
     build(left, right, builder)
     (part,) = builder.build().subtopologies
-    processors = {name: node.operator() for name, node in part.nodes.items() if isinstance(node, ProcessorNode)}
-    return set(gathering_nodes(part, processors))
+    promises = {name: node.operator().promises for name, node in part.nodes.items() if isinstance(node, ProcessorNode)}
+    return set(gathering_nodes(part, promises))
 
 
 def joined(left: KStream, right: KStream, name: str = "pairs") -> KStream:

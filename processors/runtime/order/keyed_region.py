@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import TypeAlias
 
 from millpond.processors.runtime.nodes import Node, SinkNode, SourceNode
-from millpond.processors.runtime.operator import Operator
+from millpond.processors.runtime.promises import Promises
 from millpond.processors.runtime.subtopology import Subtopology
 
 Edge: TypeAlias = tuple[str, str]
@@ -21,7 +21,7 @@ class KeyedRegion:
 
     Args:
         part: the sub-topology.
-        processors: its processors, initialized.
+        promises: the promises of its operators, settled.
         gathering: the nodes that gather, which restore the order of what they get by themselves.
 
     Attributes:
@@ -29,10 +29,10 @@ class KeyedRegion:
         timed: the nodes that see records only under their own timestamps.
     """
 
-    def __init__(self, part: Subtopology, processors: Mapping[str, Operator], gathering: Collection[str] = ()) -> None:
+    def __init__(self, part: Subtopology, promises: Mapping[str, Promises], gathering: Collection[str] = ()) -> None:
         self._part = part
         self._gathering = gathering
-        self._processors = processors
+        self._promises = promises
         self.timed: set[str] = set()
         for node in part.nodes.values():
             if all(parent in self.timed and self._keeps_times(part.nodes[parent]) for parent in node.parents):
@@ -56,7 +56,7 @@ class KeyedRegion:
 
     def writes(self, name: str) -> set[str]:
         """Return the stores that a node may write."""
-        return set(self._part.nodes[name].stores) - self._processors[name].promises.looks_up.keys()
+        return set(self._part.nodes[name].stores) - self._promises[name].looks_up.keys()
 
     def gates(self) -> list[list[Edge]] | None:
         """Return the ways out of the region, by gate; each gate restores one order.
@@ -81,7 +81,7 @@ class KeyedRegion:
         """Return the region if some nodes cannot be in it."""
         inside: set[str] = set()
         for node in self._part.nodes.values():
-            may = self._processors[node.name].promises.by_key and node.name not in excluded and self._puts_in_time(node)
+            may = self._promises[node.name].by_key and node.name not in excluded and self._puts_in_time(node)
             if isinstance(node, SourceNode) or (may and inside.issuperset(node.parents)):
                 inside.add(node.name)
         return inside
@@ -97,7 +97,7 @@ class KeyedRegion:
         return not histories or node.name in self.timed
 
     def _keeps_times(self, node: Node) -> bool:
-        return isinstance(node, SourceNode) or self._processors[node.name].promises.keeps_records
+        return isinstance(node, SourceNode) or self._promises[node.name].keeps_records
 
     def _sharing_stores(self) -> set[str]:
         """Return the nodes in the region that share a store with one outside."""
@@ -107,11 +107,11 @@ class KeyedRegion:
         return {name for name in self.nodes if not outside.isdisjoint(self._part.nodes[name].stores)}
 
     def _uses_at_once(self, name: str) -> set[str]:
-        return set() if self._processors[name].promises.at_flush else set(self._part.nodes[name].stores)
+        return set() if self._promises[name].at_flush else set(self._part.nodes[name].stores)
 
     def _claims(self, name: str) -> set[tuple[str, str]]:
         """Return the nodes, stores and topics that records at a node touch at once, there and below."""
-        if self._processors[name].promises.at_flush:
+        if self._promises[name].at_flush:
             return {("node", name)}
         node = self._part.nodes[name]
         claims = {("node", name), *(("store", store) for store in node.stores)}

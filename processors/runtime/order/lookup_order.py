@@ -14,7 +14,7 @@ What keys share is time: a store with a history forgets by it, and refuses what 
 difference, fewer records are put in a new order together, so that they span less time than a history does.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final, NamedTuple, Self
@@ -23,9 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from millpond.processors.runtime.nodes import SourceNode
-from millpond.processors.runtime.operator import Operator
+from millpond.processors.runtime.order.graph_order import gathering_nodes
 from millpond.processors.runtime.order.keyed_region import Edge, KeyedRegion
 from millpond.processors.runtime.order.time_order import reached_by_key, stable_order
+from millpond.processors.runtime.promises import Promises
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.encoding.serdes import PLAIN_KEYS, serde
 
@@ -155,30 +156,31 @@ class _History:
     """A store with a history, in which the order of keys is free.
 
     Attributes:
-        store: the store.
+        store: its name.
         writers, readers: the topics whose records are put into it, and look it up.
         ahead: how much newer than the readers' records the versions that these look up may be.
         back: how much older than the readers' records the times may be as of which these look up.
     """
 
-    store: Any
+    store: str
     writers: Sequence[str]
     readers: Sequence[str]
     ahead: int
     back: int
 
-    def newest(self, arrived: _Arrived) -> Integers:
-        """Return the latest time that the store has been told of, after each of the records."""
+    def newest(self, store: Any, arrived: _Arrived) -> Integers:
+        """Return the latest time that the store, which is open, has been told of, after each of the records."""
         told = np.where(arrived.of(self.writers), arrived.times, _NEVER)
-        observed = self.store.observed_stream_time
+        observed = store.observed_stream_time
         return np.maximum(np.maximum.accumulate(told), _NEVER if observed is None else observed)
 
-    def is_kept(self, section: _Arrived, newest: int, order: Integers) -> bool:
+    def is_kept(self, store: Any, section: _Arrived, newest: int, order: Integers) -> bool:
         """Return whether nothing is refused or forgotten that would not have been in the order of positions.
 
         Nor is anything looked up before the store forgets that would have been put by then.
 
         Args:
+            store: the store, which is open.
             section: the records that are put in a new order.
             newest: the latest time that the store has been told of after them.
             order: their positions in the section, in the order in which they are taken.
@@ -186,9 +188,9 @@ class _History:
         writes, reads = section.of(self.writers), section.of(self.readers)
         if not writes.any():
             return True
-        if section.times[reads].min(initial=newest) < newest - self.store.history_retention + self.back:
+        if section.times[reads].min(initial=newest) < newest - store.history_retention + self.back:
             return False
-        taken = max(newest - self.store.grace, _NEVER if self.store.horizon is None else self.store.horizon)
+        taken = max(newest - store.grace, _NEVER if store.horizon is None else store.horizon)
         if section.times[writes].min() >= taken + self.ahead:
             return True
         return bool((np.diff(order[writes[order]]) > 0).all())
@@ -213,26 +215,18 @@ class LookupOrder:
     plain_keys: bool
 
     @classmethod
-    def of(
-        cls,
-        part: Subtopology,
-        processors: Mapping[str, Operator],
-        stores: Mapping[str, Any],
-        gathering: Collection[str] = (),
-    ) -> Self | None:
-        """Return the order for a task of ``part``; None if its inputs have to alternate.
+    def of(cls, part: Subtopology, promises: Mapping[str, Promises]) -> Self | None:
+        """Return the order for the tasks of ``part``; None if their inputs have to alternate.
 
         Args:
             part: the sub-topology.
-            processors: its processors, initialized.
-            stores: its stores.
-            gathering: the nodes that gather, and so restore the order by themselves.
+            promises: the promises of its operators, settled.
         """
-        region = KeyedRegion(part, processors, gathering)
+        region = KeyedRegion(part, promises, gathering_nodes(part, promises))
         gates = region.gates()
         if gates is None:
             return None
-        inputs = [_Input(part, processors, region, source) for source in part.sources.values()]
+        inputs = [_Input(part, promises, region, source) for source in part.sources.values()]
         ranks = _ranks(inputs)
         inputs.sort(key=lambda one: ranks[one.topic])
         meetings = [
@@ -240,14 +234,13 @@ class LookupOrder:
             for one, other in combinations(inputs, 2)
             if one.meets(other)
         ]
-        promises = [processor.promises for processor in processors.values()]
         histories = [
             _History(
-                stores[name],
+                name,
                 [one.topic for one in inputs if name in one.written],
                 [one.topic for one in inputs if name in one.looked_up],
-                max((one.looks_ahead for one in promises if name in one.looks_up), default=0),
-                max((one.looks_back for one in promises if name in one.looks_up), default=0),
+                max((one.looks_ahead for one in promises.values() if name in one.looks_up), default=0),
+                max((one.looks_back for one in promises.values() if name in one.looks_up), default=0),
             )
             for name, spec in part.stores.items()
             if spec.history_retention is not None and any(name in one.written for one in inputs)
@@ -258,11 +251,17 @@ class LookupOrder:
         return cls(gates, ranks, meetings, histories, plain)
 
     def regroup(
-        self, topics: Sequence[str], owners: npt.NDArray[np.intp], times: Integers, keys: Callable[[], Integers]
+        self,
+        stores: Mapping[str, Any],
+        topics: Sequence[str],
+        owners: npt.NDArray[np.intp],
+        times: Integers,
+        keys: Callable[[], Integers],
     ) -> Integers | None:
         """Return the order of the records with longer runs, as their positions; None if it stays as it is.
 
         Args:
+            stores: the task's stores, which are open.
             topics: the inputs.
             owners: for each record in the order of processing, the place of its input in ``topics``.
             times: the timestamps in the same order.
@@ -273,20 +272,21 @@ class LookupOrder:
         codes = keys() if self.plain_keys and self.meetings else np.zeros(len(owners), np.int64)
         inputs = {topic: owners == place for place, topic in enumerate(topics)}
         ranks = np.array([self.ranks[topic] for topic in topics])[owners]
-        order = np.concatenate(list(self._ordered(_Arrived(inputs, ranks, times, codes))))
+        order = np.concatenate(list(self._ordered(stores, _Arrived(inputs, ranks, times, codes))))
         return None if (order[1:] > order[:-1]).all() else order
 
-    def _ordered(self, arrived: _Arrived) -> Iterator[Integers]:
+    def _ordered(self, stores: Mapping[str, Any], arrived: _Arrived) -> Iterator[Integers]:
         """Yield the new order of all records, section by section."""
-        newest = [history.newest(arrived) for history in self.histories]
+        opened = [stores[history.store] for history in self.histories]
+        newest = [history.newest(store, arrived) for history, store in zip(self.histories, opened, strict=True)]
         total = len(arrived.times)
         sections = [(start, min(start + SECTION, total)) for start in range(0, total, SECTION)][::-1]
         while sections:
             start, stop = sections.pop()
             section = arrived.section(start, stop)
             order = self._waves(section)
-            told = zip(self.histories, newest, strict=True)
-            if all(history.is_kept(section, int(times[stop - 1]), order) for history, times in told):
+            told = zip(self.histories, opened, newest, strict=True)
+            if all(history.is_kept(store, section, int(times[stop - 1]), order) for history, store, times in told):
                 yield order + start
             elif stop - start < 2 * SHORTEST:
                 yield np.arange(start, stop)
@@ -313,21 +313,21 @@ class _Input:
     """
 
     def __init__(
-        self, part: Subtopology, processors: Mapping[str, Operator], region: KeyedRegion, source: SourceNode
+        self, part: Subtopology, promises: Mapping[str, Promises], region: KeyedRegion, source: SourceNode
     ) -> None:
         self.topic = source.topic
         self.written: set[str] = set()
         self.looked_up: set[str] = set()
         self._otherwise: set[str] = set()
         for name in region.reached(source.name):
-            promises, in_time = processors[name].promises, name in region.timed
-            as_of = {store for store, as_of in promises.looks_up.items() if as_of} | {promises.puts}
+            own, in_time = promises[name], name in region.timed
+            as_of = {store for store, as_of in own.looks_up.items() if as_of} | {own.puts}
             self.written |= region.writes(name)
-            self.looked_up |= promises.looks_up.keys()
+            self.looked_up |= own.looks_up.keys()
             self._otherwise |= set(part.nodes[name].stores) - (as_of if in_time else set())
             for child in part.nodes[name].children:
                 # It looks up at the flush, or before what it looks up is forgotten.
-                below = processors[child].promises
+                below = promises[child]
                 self.looked_up |= below.looks_up.keys() if below.at_flush else set()
 
     def meets(self, other: "_Input") -> bool:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,13 +18,13 @@ from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.order.expiring import ExpiringStores
-from millpond.processors.runtime.order.gathering import gathering_nodes
+from millpond.processors.runtime.order.graph_order import gathering_nodes, separable_nodes, unordered_topics
 from millpond.processors.runtime.order.keyed_region import Edge
 from millpond.processors.runtime.order.lookup_order import LookupOrder
 from millpond.processors.runtime.order.resequencer import Resequencer
 from millpond.processors.runtime.order.time_order import Regroup
-from millpond.processors.runtime.order.unordered import only_reader
 from millpond.processors.runtime.processor import ProcessorContext
+from millpond.processors.runtime.promises import Promises
 from millpond.processors.runtime.punctuation import PunctuationType, Scheduler
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.tasks.global_stores import as_reader
@@ -105,7 +106,9 @@ class Task:
         self._current = CurrentRecord()
         self._outputs: dict[str, list[Records]] = {topic: [] for topic in subtopology.sinks}
         self._processors = {name: self._make(node) for name, node in subtopology.nodes.items()}
-        self._gathering = gathering_nodes(subtopology, self._processors)
+        promises = self._promises
+        self._gathering = subtopology.once(gathering_nodes, promises)
+        self._separable = subtopology.once(separable_nodes, promises)
         self._arrived = 0
         self._shared: dict[str, Any] = dict(tables or {})
         self._sources = {topic: self._processors[node.name] for topic, node in subtopology.sources.items()}
@@ -116,7 +119,7 @@ class Task:
         self._expiring = ExpiringStores.of(subtopology, self._processors, stores)
         self._order = None
         if len(subtopology.sources) > 1 and self._expiring is None:
-            self._order = LookupOrder.of(subtopology, self._processors, stores, self._gathering)
+            self._order = subtopology.once(LookupOrder.of, self._promises)
         self._gates = [] if self._order is None else [self._gate(edges) for edges in self._order.gates]
 
     def _make(self, node: Node) -> Operator:
@@ -129,10 +132,13 @@ class Task:
 
     def _context(self, node: Node) -> ProcessorContext:
         children = [(child, self._processors[child]) for child in node.children]
-        at_flush = [name for name, processor in self._processors.items() if processor.promises.at_flush]
-        whole = self.subtopology.separable(node.name, self._gathering, at_flush)
-        separable = whole or all(child.promises.at_flush for _, child in children)
-        return self._context_with(node, {name: self._store(node, name) for name in node.stores}, children, separable)
+        stores = {name: self._store(node, name) for name in node.stores}
+        return self._context_with(node, stores, children, node.name in self._separable)
+
+    @property
+    def _promises(self) -> dict[str, Promises]:
+        """The promises of all operators as they are now."""
+        return {name: processor.promises for name, processor in self._processors.items()}
 
     def _store(self, node: Node, name: str) -> Any:
         """Return a store as a node may use it."""
@@ -207,7 +213,9 @@ class Task:
     @property
     def regroup(self) -> Regroup[str] | None:
         """Gives the inputs longer runs where the answers stay the same; None where they would not."""
-        return None if self._order is None or self._takes_each_alone else self._order.regroup
+        if self._order is None or self._takes_each_alone:
+            return None
+        return partial(self._order.regroup, self._stores)
 
     @property
     def _takes_each_alone(self) -> bool:
@@ -262,8 +270,7 @@ class Task:
 
     def minds_order(self, topic: str) -> bool:
         """Return whether the order of a source topic's records makes a difference, if they have no headers."""
-        reader = only_reader(self.subtopology, topic, lambda node: self._processors[node.name])
-        return reader is None or not reader.promises.unordered
+        return topic not in self.subtopology.once(unordered_topics, self._promises)
 
     def partials_serde(self, topic: str) -> Serde[Any] | None:
         """Return the serde of partial aggregates of a source topic's records; None if there are none."""
