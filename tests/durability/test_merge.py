@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.stores.backend.column_changes import ColumnChanges, as_columns
-from millpond.stores.durability.copies.merge import Merge
+from millpond.stores.durability.copies.sweep import Merge
 
 Rows = dict[bytes, bytes | None]
 

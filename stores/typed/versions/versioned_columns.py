@@ -3,9 +3,8 @@
 Rule of this module: no Python object is made of a value or a timestamp that is read, and of a key only its bytes. A
 look-up reads once for each distinct key, and once more for each version before its latest; for a key with many such
 look-ups, the versions between the first and the last of these are read as one range. Puts are made in runs
-(``millpond.stores.typed.versions.version_run``) where that leaves the rows that puts one by one leave. One by one go
-versions of keys that do not come in the order of time, versions after which something may expire, and versions that are
-put although they are late.
+(``VersionRun``) where that leaves the rows that puts one by one leave. One by one go versions of keys that do not come
+in the order of time, versions after which something may expire, and versions that are put although they are late.
 """
 
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ from millpond.stores.typed.versions.version_row_columns import (
     Array,
     Booleans,
     Integers,
+    VersionRun,
     bucket_ends,
     equal_to,
     keys_of,
@@ -35,7 +35,6 @@ from millpond.stores.typed.versions.version_row_columns import (
     stems_of,
 )
 from millpond.stores.typed.versions.version_rows import ALONE, HEAD_SIZE, LIVE, TOMBSTONE, Entry, damaged_latest
-from millpond.stores.typed.versions.version_run import VersionRun
 from millpond.stores.typed.versions.version_walk import VersionWalk
 from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
 
