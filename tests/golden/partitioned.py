@@ -19,7 +19,7 @@ from zlib import crc32
 from millpond.processors import Batch, OnError, Topology, TopologyDriver
 from millpond.processors.runtime.nodes import SinkNode
 from millpond.processors.runtime.subtopology import Subtopology
-from millpond.processors.runtime.tasks.repartition_topic import Repartition
+from millpond.processors.runtime.tasks.local_tasks import Repartition
 from millpond.stores.encoding.serdes import serde
 from millpond.stores.typed.windows.windowed import SUFFIX_SIZES
 from tests.golden.sampling import MicroBatch, Record

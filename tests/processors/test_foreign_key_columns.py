@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from millpond.processors import Batch, Columns, Consumed, Materialized, Produced, StreamsBuilder, Topology
 from millpond.processors.options.order import Order
 from millpond.processors.runtime.tasks.driver import TopologyDriver
-from millpond.processors.runtime.tasks.repartition_topic import Repartition
+from millpond.processors.runtime.tasks.local_tasks import Repartition
 from millpond.processors.tables.foreign_key import subscribing
 from millpond.processors.tables.foreign_key.message_columns import (
     combined_key_column,
