@@ -8,13 +8,11 @@ Rule of this module: it decides when, and processors what (``Operator.expire``).
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Self
 
 import numpy as np
 
 from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.runtime.operator import Operator
-from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.encoding.times import NO_TIME
 from millpond.stores.typed.expiry import Expiry
 
@@ -29,17 +27,6 @@ class ExpiringStores:
     def __init__(self, filled: Mapping[Operator, Expiry]) -> None:
         self._filled = filled
         self._telling = [expiry for expiry in filled.values() if expiry.tells]
-
-    @classmethod
-    def of(cls, part: Subtopology, processors: Mapping[str, Operator], stores: Mapping[str, Any]) -> Self | None:
-        """Return the expiring stores of a task of ``part`` with initialized processors; None if there are none."""
-        filled: dict[Operator, Expiry] = {}
-        for name, processor in processors.items():
-            expiry = getattr(stores.get(processor.promises.fills or ""), "expiry", None)
-            others = (node for node in part.nodes.values() if node.name != name)
-            if expiry is not None and any(processor.promises.fills in node.stores for node in others):
-                filled[processor] = expiry
-        return cls(filled) if filled else None
 
     def runs(self, records: Records) -> Iterator[Records]:
         """Yield the records in runs; before each, what has expired by its first record is gone, and was forwarded."""

@@ -77,6 +77,13 @@ def unordered_topics(part: Subtopology, promises: Mapping[str, Promises]) -> fro
     return frozenset(topic for topic, node in readers.items() if node is not None and promises[node.name].unordered)
 
 
+def filled_for_others(part: Subtopology, promises: Mapping[str, Promises]) -> Mapping[str, str]:
+    """Return the stores whose entries may expire, and that other nodes use, by the node that fills each."""
+    filled = {name: one.fills for name, one in promises.items() if one.fills is not None}
+    users = {store: [node.name for node in part.nodes.values() if store in node.stores] for store in filled.values()}
+    return {name: store for name, store in filled.items() if any(user != name for user in users[store])}
+
+
 def only_reader(
     part: Subtopology, topic: str, promises_of: Callable[[ProcessorNode], Promises]
 ) -> ProcessorNode | None:

@@ -18,7 +18,12 @@ from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from millpond.processors.runtime.operator import Operator
 from millpond.processors.runtime.order.expiring import ExpiringStores
-from millpond.processors.runtime.order.graph_order import gathering_nodes, separable_nodes, unordered_topics
+from millpond.processors.runtime.order.graph_order import (
+    filled_for_others,
+    gathering_nodes,
+    separable_nodes,
+    unordered_topics,
+)
 from millpond.processors.runtime.order.keyed_region import Edge
 from millpond.processors.runtime.order.lookup_order import LookupOrder
 from millpond.processors.runtime.order.resequencer import Resequencer
@@ -116,10 +121,14 @@ class Task:
             self._processors[name].init(self._context(node))
         self._scheduler.start()
         self._follow()
-        self._expiring = ExpiringStores.of(subtopology, self._processors, stores)
+        promises = self._promises
+        filled = subtopology.once(filled_for_others, promises).items()
+        expiries = {self._processors[name]: getattr(stores[store], "expiry", None) for name, store in filled}
+        expiring = {processor: expiry for processor, expiry in expiries.items() if expiry is not None}
+        self._expiring = ExpiringStores(expiring) if expiring else None
         self._order = None
         if len(subtopology.sources) > 1 and self._expiring is None:
-            self._order = subtopology.once(LookupOrder.of, self._promises)
+            self._order = subtopology.once(LookupOrder.of, promises)
         self._gates = [] if self._order is None else [self._gate(edges) for edges in self._order.gates]
 
     def _make(self, node: Node) -> Operator:
