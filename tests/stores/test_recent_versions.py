@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.stores.encoding.keys import pack_time
-from millpond.stores.typed.versions.recent_versions import RecentVersions
+from millpond.stores.typed.versions.earlier_versions import RecentVersions
 from millpond.stores.typed.versions.version_rows import TOMBSTONE
 
 TIMES = st.integers(0, 30)

@@ -38,8 +38,8 @@ from millpond.stores.typed.scans import Scan
 from millpond.stores.typed.store import K, Store, V, column_of
 from millpond.stores.typed.terms import KeptTerms
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
+from millpond.stores.typed.versions.earlier_versions import RecentVersions, VersionWalk
 from millpond.stores.typed.versions.late_puts import LatePuts
-from millpond.stores.typed.versions.recent_versions import RecentVersions
 from millpond.stores.typed.versions.version_rows import (
     ALONE,
     HEAD_SIZE,
@@ -54,7 +54,6 @@ from millpond.stores.typed.versions.version_rows import (
     plain_entries,
     plain_entry,
 )
-from millpond.stores.typed.versions.version_walk import VersionWalk
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from itertools import chain
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.keys import DATA, INDEX, TERMINATOR, TIME_SIZE, TIMERS, last_time, pack_time, unpack_time
 from millpond.stores.encoding.times import MAX_TIME
-from millpond.stores.typed.versions.recent_versions import RecentVersions
+from millpond.stores.typed.versions.earlier_versions import RecentVersions
 from millpond.stores.typed.versions.version_rows import (
     ALONE,
     HEAD_SIZE,

@@ -18,7 +18,7 @@ from millpond.stores.encoding.column_keys import TO_THE_END, escaped_column, pac
 from millpond.stores.encoding.column_serdes import from_big_endian
 from millpond.stores.encoding.keys import DATA, INDEX, LATEST_END, TERMINATOR, TIME_SIZE
 from millpond.stores.encoding.times import MAX_TIME, MIN_TIME
-from millpond.stores.typed.versions.recent_versions import RecentVersions
+from millpond.stores.typed.versions.earlier_versions import RecentVersions
 from millpond.stores.typed.versions.version_rows import (
     ALONE,
     HEAD_SIZE,

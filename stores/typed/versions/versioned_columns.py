@@ -21,6 +21,7 @@ from millpond.stores.encoding.keys import TIME_SIZE
 from millpond.stores.encoding.times import MAX_TIME, MIN_TIME
 from millpond.stores.typed.expiry import Expiry
 from millpond.stores.typed.expiry_columns import timer_rows, without_gone
+from millpond.stores.typed.versions.earlier_versions import VersionWalk
 from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.versions.version_row_columns import (
     Array,
@@ -35,7 +36,6 @@ from millpond.stores.typed.versions.version_row_columns import (
     stems_of,
 )
 from millpond.stores.typed.versions.version_rows import ALONE, HEAD_SIZE, LIVE, TOMBSTONE, Entry, damaged_latest
-from millpond.stores.typed.versions.version_walk import VersionWalk
 from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
 
 pc: Any = _compute
