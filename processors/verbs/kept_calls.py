@@ -17,7 +17,7 @@ import pyarrow as pa
 from millpond.errors import CallChangedError, InvalidEvolutionError, StateConflictError
 from millpond.processors.verbs.aggregates.call import USER_DEFINED
 from millpond.processors.verbs.encoding.state_serde import Slots
-from millpond.stores.encoding.rows.columns import Column, Columns, all_ids
+from millpond.stores.encoding.rows.nested import Column, Columns, all_ids
 from millpond.stores.encoding.rows.renames import by_third_name, exchange_refused, exchanged, free_name, to_apply
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.times import TimeUnit

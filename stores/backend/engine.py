@@ -1,4 +1,4 @@
-"""The parts of adapters: scans over an engine's own iterator, translated errors, closed handles, directories.
+"""The parts of adapters: scans over an engine's own iterator, translated errors, what is closed, directories.
 
 Rule of this module: it knows no engine. A cursor stands between a scan that a caller holds and the engine's iterator
 under it, so that the backend can take the iterator away: when it closes, or when the engine is about to invalidate all
@@ -17,7 +17,6 @@ from typing import Final, NoReturn, TypeAlias
 from weakref import ref
 
 from millpond.errors import BackendError, StoreClosedError, StoreError, StoreFullError
-from millpond.stores.backend.closed import Closed
 from millpond.stores.backend.own_files import make_private
 
 Entry: TypeAlias = tuple[bytes, bytes]
@@ -221,6 +220,45 @@ class OpenCursors:
     def _held(self) -> list[Cursor]:
         """Return the cursors as they are now: one that is dropped meanwhile leaves the set."""
         return [cursor for found in tuple(self._cursors) if (cursor := found()) is not None]
+
+
+class Closed:
+    """The stand-in for the parts of an object that is closed: raises ``StoreClosedError`` with ``message`` at any use.
+
+    An object that closes puts one in place of its handle, its methods or its changes. So none of its methods has to
+    check first, and while it is open, being closable costs nothing.
+
+    >>> Closed("store 'counts' is closed").get("a")
+    Traceback (most recent call last):
+    millpond.errors.StoreClosedError: store 'counts' is closed [MILLPOND-STORE-CLOSED]
+    """
+
+    def __init__(self, message: str) -> None:
+        self.__dict__["message"] = message
+
+    def _refuse(self) -> NoReturn:
+        raise StoreClosedError(self.__dict__["message"])
+
+    def __getattr__(self, name: str) -> NoReturn:
+        self._refuse()
+
+    def __call__(self, *arguments: object, **options: object) -> NoReturn:
+        self._refuse()
+
+    def __len__(self) -> NoReturn:
+        self._refuse()
+
+    def __iter__(self) -> NoReturn:
+        self._refuse()
+
+    def __contains__(self, key: object) -> NoReturn:
+        self._refuse()
+
+    def __getitem__(self, key: object) -> NoReturn:
+        self._refuse()
+
+    def __setitem__(self, key: object, value: object) -> NoReturn:
+        self._refuse()
 
 
 class ClosedEngine(Closed):

@@ -16,9 +16,8 @@ from typing import Any, Final, NamedTuple, Self
 
 from sortedcontainers import SortedList
 
-from millpond.stores.backend.closed import Closed
 from millpond.stores.backend.contract import Backend, Changes, Entries
-from millpond.stores.backend.engine import Cursor, OpenCursors
+from millpond.stores.backend.engine import Closed, Cursor, OpenCursors
 from millpond.stores.backend.sorted_changes import SortedChanges
 
 _FEW: Final = 8

@@ -21,7 +21,7 @@ from millpond.errors import (
     SerdeError,
     UnreadableRowError,
 )
-from millpond.stores.backend.closed import Closed
+from millpond.stores.backend.engine import Closed
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.keys import COMMIT_ROW, DATA, LAYOUT_ROW, METADATA, TERMS_ROW
 from millpond.stores.encoding.serdes import Serde

@@ -13,9 +13,16 @@ import pytest
 from millpond.adapters.lmdb import LmdbSupplier
 from millpond.adapters.rocksdb import RocksDbSupplier
 from millpond.errors import BackendError, StoreClosedError, StoreFullError
-from millpond.stores.backend.closed import Closed
 from millpond.stores.backend.contract import BackendSupplier
-from millpond.stores.backend.engine import ClosedEngine, Cursor, Entry, ErrorTranslator, OpenCursors, make_directory
+from millpond.stores.backend.engine import (
+    Closed,
+    ClosedEngine,
+    Cursor,
+    Entry,
+    ErrorTranslator,
+    OpenCursors,
+    make_directory,
+)
 from tests.contract.test_example_backend import SUPPLIER
 
 ENTRIES: list[Entry] = [(b"%04d" % number, b"") for number in range(3000)]

@@ -13,8 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from millpond.errors import ColumnsChangedError, InvalidEvolutionError
-from millpond.stores.encoding.rows.columns import Column, Columns, numbered
-from millpond.stores.encoding.rows.nested import child_fields, leaf_paths
+from millpond.stores.encoding.rows.nested import Column, Columns, child_fields, leaf_paths, numbered
 from millpond.stores.encoding.rows.renames import exchange_refused, first_of, to_apply
 from millpond.stores.encoding.rows.schema_json import type_name
 

@@ -1,9 +1,13 @@
-"""The children of a nested type or column, in one order for lists, maps and structs.
+"""The children of a nested type or column, in one order for lists, maps and structs; and columns with ids.
 
-Rule of this module: it serves code that walks through nested types and does not care how they are nested.
+An id is the identity of a column, or of a field within it, whatever its name.
+
+Rule of this module: it serves code that walks through nested types and does not care how they are nested. It knows one
+column and what is within it, but no histories and no changes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -71,3 +75,39 @@ def with_leaves(column: Any, type_: Any, change: Callable[[Any], Any]) -> Any:
     inner = pa.struct(child_fields(type_)) if pa.types.is_map(type_) else type_.value_type
     bounds = buffer(np.array(ends, np.int32))
     return around(with_leaves(within, inner, change), type_, len(column), [validity(null_mask(column)), bounds])
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column, or a field, element, key or value within one.
+
+    Attributes:
+        id: its id, the same in all schemas of a history, whatever the column's name.
+        field: its name, type in its one form, nullability and metadata.
+        children: its children: see ``child_fields``.
+    """
+
+    id: int
+    field: Any
+    children: "tuple[Column, ...]" = ()
+
+
+Columns = tuple[Column, ...]
+
+
+def numbered(field: Any, ids: Iterator[int]) -> Column:
+    """Return ``field`` and all that is within it, with new ids."""
+    id_ = next(ids)
+    return Column(id_, field, tuple(numbered(child, ids) for child in child_fields(field.type)))
+
+
+def struct_of(columns: Sequence[Column]) -> Any:
+    """Return the type of a struct with these columns as fields."""
+    return pa.struct([column.field for column in columns])
+
+
+def all_ids(columns: Sequence[Column]) -> Iterator[int]:
+    """Yield the ids of columns and of all that is within them."""
+    for column in columns:
+        yield column.id
+        yield from all_ids(column.children)

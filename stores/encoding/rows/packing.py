@@ -23,8 +23,8 @@ import pyarrow as pa
 from millpond.errors import SerdeError, UnreadableRowError
 from millpond.stores.encoding.nulls import spread
 from millpond.stores.encoding.rows.agreed import agreed_columns, naming
-from millpond.stores.encoding.rows.columns import Column, Columns, struct_of
 from millpond.stores.encoding.rows.msgpack_columns import FEW, first_integers, pack_values, packed_rows, unpack_columns
+from millpond.stores.encoding.rows.nested import Column, Columns, struct_of
 from millpond.stores.encoding.rows.physical import around, from_physical, null_mask, to_physical
 from millpond.stores.encoding.rows.schemas import Schemas
 

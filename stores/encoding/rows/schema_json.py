@@ -16,8 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from millpond.errors import ColumnTypeError, FormatError, SerdeError
-from millpond.stores.encoding.rows.columns import Column, Columns, all_ids
-from millpond.stores.encoding.rows.nested import with_children
+from millpond.stores.encoding.rows.nested import Column, Columns, all_ids, with_children
 from millpond.stores.encoding.rows.physical import check_names
 
 SCHEMA_FORMAT: Final = 1

@@ -11,9 +11,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from millpond.stores.encoding.rows.columns import Columns, all_ids, numbered
 from millpond.stores.encoding.rows.evolution import Change, evolved_columns
-from millpond.stores.encoding.rows.nested import leaf_paths
+from millpond.stores.encoding.rows.nested import Columns, all_ids, leaf_paths, numbered
 from millpond.stores.encoding.rows.physical import normalized_schema
 from millpond.stores.encoding.rows.schema_json import from_json, to_json
 
