@@ -24,7 +24,10 @@ from millpond.processors import (
 )
 from millpond.processors.options.order import Order
 from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.order.keyed_region import KeyedRegion
 from millpond.processors.runtime.order.time_order import merge
+from millpond.processors.runtime.promises import Promises
+from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.tasks.task import Task
 from millpond.processors.verbs.encoding.ordered_rows import with_order
 from millpond.processors.verbs.sequenced import Sequenced
@@ -426,3 +429,35 @@ def test_a_record_for_which_a_function_fails_is_left_out_wherever_it_comes(
         assert at_once(made, given_, on_error=policy) == one_by_one(made, given_, on_error=policy)
 
     check()
+
+
+def part_of_a_join(history: int | None = None) -> Subtopology:
+    builder = StreamsBuilder()
+    one_join(history)(builder)
+    (part,) = builder.build().subtopologies
+    return part
+
+
+def test_what_a_graph_and_promises_say_is_found_once_and_anew_for_other_promises() -> None:
+    part, asked = part_of_a_join(), list[Mapping[str, Promises]]()
+
+    def find(part: Subtopology, promises: Mapping[str, Promises]) -> int:
+        asked.append(promises)
+        return len(asked)
+
+    promises = {name: Promises() for name in part.nodes}
+    others = promises | {name: Promises(by_key=True) for name in part.nodes}
+    given = [promises, dict(promises), others, dict(others), promises]
+    assert [part.once(find, some) for some in given] == [1, 1, 2, 2, 3]
+    assert asked == [promises, others, promises]
+
+
+def test_tasks_of_later_micro_batches_go_by_what_the_first_has_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def regroups() -> bool:
+        stores = {name: spec.open(Transaction(MemoryBackend())) for name, spec in part.stores.items()}
+        return Task(part, stores).regroup is not None
+
+    part = part_of_a_join(100)
+    assert regroups()
+    monkeypatch.setattr(KeyedRegion, "gates", None)
+    assert regroups()
