@@ -41,7 +41,12 @@ class LatestChanges(Operator):
 
 
 def _comparable(values: Array) -> Array | None:
-    """Return values that Arrow compares as Python does, or the bytes of rows; None if there are none."""
-    if isinstance(values.type, PhysicalRowType):
-        return RowColumnSerde(values.type.storage_type).write(values)
-    return None if pa.types.is_nested(values.type) or isinstance(values.type, pa.BaseExtensionType) else values
+    """Return values that Arrow compares as Python does, or the bytes of rows; None if there are none.
+
+    Arrow does not compare columns without a type, such as a joiner makes of nothing but deletes.
+    """
+    kind = values.type
+    if isinstance(kind, PhysicalRowType):
+        return RowColumnSerde(kind.storage_type).write(values)
+    alien = pa.types.is_null(kind) or pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType)
+    return None if alien else values

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as _compute
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from millpond.errors import TopologyError, UserFunctionError
@@ -105,6 +105,7 @@ def test_a_join_of_columns_is_the_join_of_their_updates(backend: str) -> None:
         st.sampled_from(Order),
         micro_batches(["", "a", "b\0", None]),
     )
+    @example("inner", (None, None), "changes", Order.TIME, [([], [("", 1, 0)]), ([("", None, 0)], [])])
     def check(
         how: str, histories: tuple[int | None, int | None], result: str, order: Order, batches: list[MicroBatch]
     ) -> None:
