@@ -52,18 +52,6 @@ class Subtopology:
         """The stores that every task fills with all records of a topic: by name, the node that fills each."""
         return {store: filler for store, (_, filler) in _global_tables(self.nodes).items()}
 
-    def once(
-        self, find: Callable[["Subtopology", Mapping[str, Promises]], _Found], promises: Mapping[str, Promises]
-    ) -> _Found:
-        """Return what ``find`` finds in this part and in the promises of its operators.
-
-        Tasks of many micro-batches ask for it, and mostly their operators promise the same: then it is found once.
-        """
-        before = self._found.get(find)
-        if before is None or before[0] != promises:
-            before = self._found[find] = promises, find(self, promises)
-        return cast(_Found, before[1])
-
     @cached_property
     def _found(self) -> dict[Any, tuple[Mapping[str, Promises], Any]]:
         """By what finds it, what has been found last, behind the promises for which it is so."""
@@ -108,6 +96,22 @@ class Subtopology:
         node = self.nodes[name]
         claims = {("node", name), *(("store", store) for store in node.stores)}
         return claims | {("topic", node.topic)} if isinstance(node, SinkNode) else claims
+
+
+def found_once(
+    part: Subtopology,
+    find: Callable[[Subtopology, Mapping[str, Promises]], _Found],
+    promises: Mapping[str, Promises],
+) -> _Found:
+    """Return what ``find`` finds in a part and in the promises of its operators.
+
+    Tasks of many micro-batches ask for it, and mostly their operators promise the same: then it is found once.
+    """
+    known = part._found
+    before = known.get(find)
+    if before is None or before[0] != promises:
+        before = known[find] = promises, find(part, promises)
+    return cast(_Found, before[1])
 
 
 def connected_parts(

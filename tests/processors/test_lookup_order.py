@@ -27,7 +27,7 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.order.keyed_region import KeyedRegion
 from millpond.processors.runtime.order.time_order import merge
 from millpond.processors.runtime.promises import Promises
-from millpond.processors.runtime.subtopology import Subtopology
+from millpond.processors.runtime.subtopology import Subtopology, found_once
 from millpond.processors.runtime.tasks.task import Task
 from millpond.processors.verbs.encoding.ordered_rows import with_order
 from millpond.processors.verbs.sequenced import Sequenced
@@ -448,7 +448,7 @@ def test_what_a_graph_and_promises_say_is_found_once_and_anew_for_other_promises
     promises = {name: Promises() for name in part.nodes}
     others = promises | {name: Promises(by_key=True) for name in part.nodes}
     given = [promises, dict(promises), others, dict(others), promises]
-    assert [part.once(find, some) for some in given] == [1, 1, 2, 2, 3]
+    assert [found_once(part, find, some) for some in given] == [1, 1, 2, 2, 3]
     assert asked == [promises, others, promises]
 
 

@@ -1,4 +1,4 @@
-"""What a sub-topology and the promises of its operators say of the order in which a task may take records.
+"""The freedom that a graph and the promises of its operators leave to a task, in which order it takes records.
 
 A join of two streams gets a batch of one side at a time, and where its inputs alternate, or are made of one stream, a
 batch is a record. But it makes no difference when a join processes a record, as long as nobody looks at its results or
@@ -7,7 +7,7 @@ positions. All users of one store gather together, and only if every record reac
 nothing else touches what they and the nodes below them touch.
 
 Rule of this module: the graph decides, and the promises of operators (``Promises``); no record and no store is seen. So
-a sub-topology is asked once for all of its tasks (``Subtopology.once``).
+a sub-topology is asked once for all of its tasks (``found_once``).
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -31,7 +31,7 @@ from millpond.processors.runtime.order.time_order import Regroup
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.runtime.promises import Promises
 from millpond.processors.runtime.punctuation import PunctuationType, Scheduler
-from millpond.processors.runtime.subtopology import Subtopology
+from millpond.processors.runtime.subtopology import Subtopology, found_once
 from millpond.processors.runtime.tasks.global_stores import as_reader
 from millpond.processors.runtime.tasks.stream_time_reset import StreamTimeReset
 from millpond.stores.encoding.serdes import Serde
@@ -112,8 +112,8 @@ class Task:
         self._outputs: dict[str, list[Records]] = {topic: [] for topic in subtopology.sinks}
         self._processors = {name: self._make(node) for name, node in subtopology.nodes.items()}
         promises = self._promises
-        self._gathering = subtopology.once(gathering_nodes, promises)
-        self._separable = subtopology.once(separable_nodes, promises)
+        self._gathering = found_once(subtopology, gathering_nodes, promises)
+        self._separable = found_once(subtopology, separable_nodes, promises)
         self._arrived = 0
         self._shared: dict[str, Any] = dict(tables or {})
         self._sources = {topic: self._processors[node.name] for topic, node in subtopology.sources.items()}
@@ -122,13 +122,13 @@ class Task:
         self._scheduler.start()
         self._follow()
         promises = self._promises
-        filled = subtopology.once(filled_for_others, promises).items()
+        filled = found_once(subtopology, filled_for_others, promises).items()
         expiries = {self._processors[name]: getattr(stores[store], "expiry", None) for name, store in filled}
         expiring = {processor: expiry for processor, expiry in expiries.items() if expiry is not None}
         self._expiring = ExpiringStores(expiring) if expiring else None
         self._order = None
         if len(subtopology.sources) > 1 and self._expiring is None:
-            self._order = subtopology.once(LookupOrder.of, promises)
+            self._order = found_once(subtopology, LookupOrder.of, promises)
         self._gates = [] if self._order is None else [self._gate(edges) for edges in self._order.gates]
 
     def _make(self, node: Node) -> Operator:
@@ -279,7 +279,7 @@ class Task:
 
     def minds_order(self, topic: str) -> bool:
         """Return whether the order of a source topic's records makes a difference, if they have no headers."""
-        return topic not in self.subtopology.once(unordered_topics, self._promises)
+        return topic not in found_once(self.subtopology, unordered_topics, self._promises)
 
     def partials_serde(self, topic: str) -> Serde[Any] | None:
         """Return the serde of partial aggregates of a source topic's records; None if there are none."""
