@@ -51,6 +51,7 @@ def test_open_backend_takes_a_name_a_url_or_a_supplier(tmp_path: Path) -> None:
         ("rocksdb://?block_cache=1&block_cache=2", "gives the option 'block_cache' twice"),
         ("rocksdb://?compression=zip", "must be one of none, lz4, snappy, zstd"),
         ("lmdb://?sync=perhaps", "must be true or false"),
+        ("lmdb://?map_size=", "is '', but must be a size"),
         ("memory://?size=1", "it has no options"),
         (7, "is of type int"),
     ],

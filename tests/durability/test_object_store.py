@@ -404,6 +404,8 @@ def test_a_service_without_conditional_puts_is_asked_for_none(wanted: bool) -> N
         ("s3://key@bucket/path", "half a key"),
         ("s3://bucket?max_attempts=many", "max_attempts=many"),
         ("s3://bucket?request_timeout=0", "request_timeout=0"),
+        ("s3://bucket?request_timeout=", "request_timeout=, but"),
+        ("s3://bucket?region=", "region=, but region must be given"),
         ("s3://bucket?conditional_put=perhaps", "conditional_put=perhaps"),
         ("s3://bucket?allow_bucket_creation=true", "the options are region, scheme"),
         ("s3://bucket?scheme=ftp", "scheme=ftp"),

@@ -198,8 +198,9 @@ def test_syncing_can_be_turned_off_for_a_local_directory(tmp_path: Path, synced:
     assert storage.uri == f"file://{tmp_path}/state"
     write(pickle.loads(pickle.dumps(storage)), "one", b"1")
     assert synced == []
-    with pytest.raises(ConfigurationError, match="sync=maybe"):
-        Storage.from_uri(f"file://{tmp_path}?sync=maybe")
+    for value in ("maybe", ""):
+        with pytest.raises(ConfigurationError, match=f"sync={value};"):
+            Storage.from_uri(f"file://{tmp_path}?sync={value}")
 
 
 def test_a_file_that_cannot_be_synced_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

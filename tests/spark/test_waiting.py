@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
@@ -15,6 +16,8 @@ from millpond.processors.calls.account import (
     explained,
     shown,
 )
+from millpond.processors.calls.latest import make_latest
+from millpond.processors.calls.tables import Rows
 from millpond.processors.calls.waiting import (
     aggregate_account,
     apply_account,
@@ -163,6 +166,16 @@ def test_tables_pass_on_how_late_their_changes_are() -> None:
     ]
     assert [minutes(account) for account in accounts] == [{"change_time": 10}] * 3
     assert all("for ever" in account.keeps for account in accounts)
+
+
+def test_a_table_of_a_table_expects_deletes_as_late_as_the_changes_of_the_first() -> None:
+    """Deletes have no other time, while the time of rows that stay is known to be never late."""
+    columns = pa.schema([("key", pa.string()), *((name, pa.timestamp("us", "UTC")) for name in ("sold", "due"))])
+    newest = make_latest(
+        "newest", Rows.of("sales", columns, {("sold",): 10 * MINUTE}), key="key", time="sold", history=0
+    )
+    due = make_latest("due", newest.rows, key="key", time="due", history=MINUTE)
+    assert due.account.allowances == [Allowance(HISTORY, MINUTE, 10 * MINUTE)]
 
 
 def test_the_results_of_a_processor_are_as_late_as_its_rows_may_be() -> None:

@@ -157,6 +157,12 @@ class Entries(RuleBasedStateMachine):
             later = self.clock + self.ttl - 1
             as_of = [None if self.known.get(key, (0, -1))[1] + self.ttl <= later else 1 for key in every]
             assert [one and 1 for one in self.store.get_many_as_of(every, [later] * len(every))] == as_of
+        if self.kind is VERSIONED:
+            times = [self.clock - 1] * len(every) + [self.clock] * len(every)
+            then = self.store.get_many_as_of(every * 2, times)
+            values, since = self._columns().get_as_of(pa.array(every * 2), np.array(times))
+            assert values.to_pylist() == [one and one.value for one in then]
+            assert since.to_pylist() == [one and one.timestamp for one in then]
         self.store.check()
 
     def teardown(self) -> None:
