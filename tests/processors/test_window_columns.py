@@ -154,6 +154,19 @@ def _sorted(entries: list[Any]) -> list[Any]:
     return sorted(entries, key=repr)
 
 
+@pytest.mark.parametrize("windows", [*WINDOWS, *SLIDING])
+def test_windows_of_columns_go_on_with_what_earlier_micro_batches_have_stored(windows: str) -> None:
+    chunks: list[list[Record]] = [
+        [("b", 1, 20), ("a", 1, 20)],
+        [("a", 1, 21), ("b", 1, 22), ("a", 1, 22)],
+        [("a", 1, 22), ("b", 1, 90)],
+    ]
+    cut = (WINDOWS | SLIDING)[windows]
+    for topology in (counting(cut), updating(cut, "string")):
+        columns = steps(topology, "memory", chunks, as_columns(pa.string()), -1)
+        assert list(map(_sorted, columns)) == list(map(_sorted, steps(topology, "memory", chunks, as_batch, -1)))
+
+
 def test_sessions_are_replaced_behind_their_deletes() -> None:
     (part,) = updating(SessionWindows(5, grace=10), "string").subtopologies
     task = Task(part, {name: spec.open(Transaction(MemoryBackend())) for name, spec in part.stores.items()})

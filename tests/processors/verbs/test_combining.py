@@ -54,7 +54,10 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(combining, "MOST_LEFT", 1)
 
 
-def test_aggregates_of_combined_rows_are_those_of_the_rows() -> None:
+@pytest.mark.parametrize(
+    "windows", [None, TimeWindows(5, grace=30), SessionWindows(3, grace=30)], ids=["all time", "windows", "sessions"]
+)
+def test_aggregates_of_combined_rows_are_those_of_the_rows(windows: TimeWindows | SessionWindows | None) -> None:
     calls = row_aggregate(CALLS)
     types = {name: type_ for name, (_, type_) in CALLS.items() if type_ is not None}
     rows = an_aggregated_input("input", KEYS, types)
@@ -64,7 +67,7 @@ def test_aggregates_of_combined_rows_are_those_of_the_rows() -> None:
                 {"name": st.sampled_from(["a", "ä", None]), "number": st.sampled_from([1, None])}
             ),
             "value": st.fixed_dictionaries({name: st.none() | VALUES[type_] for name, type_ in types.items()}),
-            "timestamp": st.integers(0, 20),
+            "timestamp": st.integers(0, 20).map(lambda millis: millis * 1_000),
         }
     )
 
@@ -72,7 +75,9 @@ def test_aggregates_of_combined_rows_are_those_of_the_rows() -> None:
     @given(st.lists(st.tuples(st.lists(row, min_size=1, max_size=8), st.booleans()), min_size=1, max_size=5))
     def check(chunks: list[tuple[list[dict[str, Any]], bool]]) -> None:
         tables = [(pa.Table.from_pylist(chunk, _schema(types)), combined) for chunk, combined in chunks]
-        assert results(rows, calls, tables) == results(rows, calls, [(table, False) for table, _ in tables])
+        assert results(rows, calls, tables, windows) == results(
+            rows, calls, [(one, False) for one, _ in tables], windows
+        )
 
     check()
 
@@ -87,15 +92,21 @@ def _schema(types: Mapping[str, pa.DataType]) -> pa.Schema:
     )
 
 
-def results(rows: AggregatedRows, calls: RowAggregate, tables: list[tuple[pa.Table, bool]]) -> list[Any]:
+def results(
+    rows: AggregatedRows,
+    calls: RowAggregate,
+    tables: list[tuple[pa.Table, bool]],
+    windows: TimeWindows | SessionWindows | None = None,
+) -> list[Any]:
     """Return what comes out and is stored, by key, of tables that are combined or not."""
-    (part,) = aggregate("out", rows, calls, None, final=False).topology.subtopologies
+    cut = None if windows is None else windows_in_micros(windows)
+    (part,) = aggregate("out", rows, calls, cut, final=False).topology.subtopologies
     engine = MemoryBackend()
     transaction = Transaction(engine)
     stores = {name: spec.open(transaction) for name, spec in part.stores.items()}
     task = Task(part, stores)
     for table, combined in tables:
-        partials = _combiner(calls, rows).combine(table) if combined else None
+        partials = _combiner(calls, rows, cut).combine(table) if combined else None
         sent = table if partials is None else partials
         keys: Any = pa.array(rows.keys_of(sent), pa.binary())
         values = rows.values_of(table) if partials is None else partials["value"].combine_chunks()
@@ -103,7 +114,8 @@ def results(rows: AggregatedRows, calls: RowAggregate, tables: list[tuple[pa.Tab
         if partials is None:
             task.process("input", Decoder("input", None, calls.input_serde).decode(records))
         else:
-            task.process_partials("input", Decoder("input", None, task.partials_serde("input")).decode(records))
+            decoder = Decoder("input", None, task.partials_serde("input"))
+            assert task.process_partials("input", decoder.decode(records))
     task.flush()
     for store in stores.values():
         store.flush()
