@@ -361,6 +361,23 @@ def test_what_would_take_history_away_comes_in_its_turn() -> None:
     assert len(runs(topology(one_join(3)), inputs)) == 18
 
 
+def test_a_version_that_a_waiting_record_may_find_comes_before_what_takes_its_history_away() -> None:
+    """However near to their own times other joins look the table up."""
+
+    def build(builder: StreamsBuilder) -> None:
+        rates = table(builder, history=20)
+        ahead = Joined("string", "int64", grace=8, tolerance=10, direction="forward", within_history=True)
+        stream(builder).left_join(rates, pair, ahead).to("out")
+        stream(builder, "other").left_join(rates, pair).to("others")
+
+    inputs: dict[str, Records] = {
+        "table": [("x", 1, 12), ("a", 2, 8), ("x", 3, 14), ("x", 3, 16), ("b", 4, 27)],
+        "other": [("a", 1, 10), ("z", 1, 13), ("z", 2, 15), ("z", 3, 17)],
+    }
+    found = at_once(topology(build), [batches({"events": [("a", 1, 5)]}), batches(inputs)])
+    assert [(key, value) for key, value, *_ in found[0]["out"]] == [("a", [1, 2])]
+
+
 def test_what_a_cache_holds_back_comes_in_the_order_of_its_keys() -> None:
     made = topology(cached)
     inputs = batches({"events": [("a", 1, 0), ("b", 2, 2)], "table": [("b", 3, 1), ("a", 4, 3), ("b", 5, 4)]})

@@ -170,7 +170,8 @@ def test_tables_pass_on_how_late_their_changes_are() -> None:
 
 def test_a_table_of_a_table_expects_deletes_as_late_as_the_changes_of_the_first() -> None:
     """Deletes have no other time, while the time of rows that stay is known to be never late."""
-    columns = pa.schema([("key", pa.string()), *((name, pa.timestamp("us", "UTC")) for name in ("sold", "due"))])
+    times: pa.DataType = pa.timestamp("us", "UTC")
+    columns = pa.schema([("key", pa.string()), ("sold", times), ("due", times)])
     newest = make_latest(
         "newest", Rows.of("sales", columns, {("sold",): 10 * MINUTE}), key="key", time="sold", history=0
     )

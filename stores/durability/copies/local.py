@@ -81,7 +81,6 @@ class LocalCopy:
         pace: MigrationThrottle | None = None,
     ) -> None:
         self.spec = place.spec
-        self.brought = AT_HAND
         self.restored = False
         self._place = place
         self._policy = policy

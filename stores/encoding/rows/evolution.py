@@ -278,5 +278,5 @@ def _paths(fields: Sequence[Any]) -> set[str]:
 
 
 def _nearest(path: str, paths: Collection[str]) -> str:
-    nearest = get_close_matches(path, sorted(paths), 1, 0)
+    nearest = get_close_matches(path, paths, 1, 0)
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
