@@ -315,6 +315,19 @@ def test_the_rows_of_a_key_expire_together_and_the_next_begins_anew(expired: Exp
     assert found[-1] == ("upsert", "a", 1, 4)
 
 
+def test_ranks_that_are_gone_are_deleted_before_others_hold_another_row() -> None:
+    def of(*rows: tuple[int, str, int]) -> list[dict[str, Any]]:
+        return with_order([{"id": id_, "k": key, "t": t, "x": float(id_), "s": None} for id_, key, t in rows], ["x"])
+
+    verb = top_n("top", an_input(["x"], (False,)), 2, None, columns=["id"], final=False, ttl=100, expired=Expired.DELETE)
+    with running(verb, serde=INPUT_SERDE) as driver:
+        driver.pipe({"input": of((1, "a", 0), (2, "a", 10))}, {"input": "t"})
+        driver.read()
+        driver.pipe({"input": of((3, "b", 200), (4, "a", 201))}, {"input": "t"})
+        found = [(row["op"], row["rank"], row["id"]) for row in driver.read() if row["k"] == "a"]
+    assert found == [("delete", 2, None), ("upsert", 1, 4)]
+
+
 def test_a_micro_batch_has_one_change_for_each_rank_that_holds_another_row() -> None:
     def of(*ids: int) -> list[dict[str, Any]]:
         return with_order([{"id": id_, "k": "a", "t": 0, "x": float(id_), "s": None} for id_ in ids], ["x"])
