@@ -181,6 +181,7 @@ def test_a_copy_that_workers_have_left_follows_after_two_more_versions(cluster: 
     cluster.batch("two")
     for _ in range(2):
         assert cluster.follow(standby) is None
+        assert standby.stood is None
         cluster.batch("one")
     assert cluster.follow(standby) == [Warmed("counts", False, 4), Warmed("others", False, 4)]
     cluster.batch("one")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -174,6 +175,14 @@ def test_rows_that_a_serde_cannot_read_are_named_with_key_and_file(tmp_path: Pat
     assert finding.where == str(path_of(tmp_path, manifest))
     first = b"\x01key 0003".hex()
     assert f"2 rows of store 'counts' cannot be read; the first is {first}: " in finding.what
+
+
+def test_a_row_that_the_oldest_file_alone_has_is_named_with_that(tmp_path: Path) -> None:
+    manifest = committed(tmp_path)[-1]
+    (finding,) = verified(tmp_path, manifest, specs={"app": {"times": replace(TIMES, value_serde=INT64)}}).findings
+    first = b"\x01key 0".hex()
+    assert f"the first is {first}: " in finding.what
+    assert finding.where == str(path_of(tmp_path, manifest, 0))
 
 
 def test_what_the_manifests_do_not_name_is_counted(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.options.changed_windows import ChangedWindows
 from millpond.processors.runtime.waiting_counts import counted_at, waiting_of
-from millpond.processors.verbs.aggregate import Windows
+from millpond.processors.verbs.aggregate import Windows, changed_windows
 from millpond.processors.verbs.kept_calls import CallChanges
 from millpond.processors.verbs.rekeying.carriages import CARRIAGES
 from millpond.stores.durability import Manifest
@@ -403,4 +403,9 @@ def test_the_times_of_until_may_be_in_any_order() -> None:
     """Windows of two hours begin at 02:00, and those of three do not."""
     shorter, shortest = TimeWindows("2 hours"), TimeWindows("1 hour")
     until: dict[Any, Any] = {"2026-06-01T06:00:00Z": shorter, "2026-06-01T02:00:00Z": shortest}
-    assert list(until_in_micros(TimeWindows("3 hours"), until).values()) == [shorter, shortest]
+    found = until_in_micros(TimeWindows("3 hours"), until)
+    assert list(found.values()) == [shorter, shortest]
+    cut = changed_windows(TimeWindows("3 hours"), found)
+    assert isinstance(cut, ChangedWindows)
+    assert [getattr(windows, "size", None) for windows in cut.eras] == [hours * HOUR * MILLI for hours in (1, 2, 3)]
+    assert list(cut.since) == sorted(found)

@@ -175,6 +175,13 @@ def test_aggregates_of_columns_are_those_of_rows_to_the_byte_of_every_state(data
         assert repr(of_columns) == repr(of_rows)
 
 
+@pytest.mark.parametrize(("type_", "values"), [(pa.int64(), [2, 1, 2]), (pa.string(), ["b", "a", "b"])], ids=str)
+def test_values_that_come_again_count_for_each_key_on_its_own(type_: pa.DataType, values: list[Any]) -> None:
+    rows = [(key, value, 3 * place + key) for place, value in enumerate(values) for key in range(3)]
+    for (_, *of_rows), (_, *of_columns) in both_ways(CALLS[type_], type_, [rows, rows]):
+        assert repr(of_columns) == repr(of_rows)
+
+
 WINDOWS: list[Windows] = [
     TimeWindows(3, grace=1),
     TimeWindows(4, advance=2, grace=6),
