@@ -1,5 +1,6 @@
 """The reading of files: each is read once for all stores, several at once from afar, and an error ends it all."""
 
+import errno
 import gc
 import threading
 from collections import Counter
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from millpond.errors import CorruptFileError, DurabilityError, MissingFileError
+from millpond.errors import CorruptFileError, DurabilityError, MissingFileError, StorageError
 from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
 from millpond.stores.durability.parquet.sources import Fetched
@@ -188,6 +189,23 @@ def test_an_error_ends_the_other_reads_and_surfaces_as_what_it_is(
             path.write_bytes(original)
         gc.collect()  # from Python 3.13 on, the error's traceback and its frames hold each other
         assert not [thread for thread in threading.enumerate() if thread.name.startswith("millpond")]
+        assert content(state, manifest) == expected
+
+
+@pytest.mark.usefixtures("as_large_files")
+def test_a_storage_that_fails_within_a_file_is_not_taken_for_damage(
+    tmp_path: Path, written: tuple[Path, Manifest, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, manifest, expected = written
+
+    def fail(self: Watched) -> Any:
+        raise OSError(errno.ECONNRESET, "the connection was lost")
+
+    with task(tmp_path, Watched(str(directory / "state"))) as state:
+        with monkeypatch.context() as patch:
+            patch.setattr(Watched, "reads", fail)
+            with pytest.raises(StorageError, match=r"cannot read .* connection was lost"):
+                state.open(manifest)
         assert content(state, manifest) == expected
 
 

@@ -9,10 +9,12 @@ import pytest
 from millpond.errors import SerdeError
 from millpond.processors import TimeWindows
 from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.failures import Place
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.aggregate import AggregatedRows, aggregate
 from millpond.processors.verbs.encoding.null_keys import NullKeys
 from millpond.processors.verbs.projections import Keys
+from millpond.processors.verbs.record_words import VerbWords
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.verb import PackedRows
 from millpond.stores.encoding.rows.packing import RowCodec
@@ -91,3 +93,13 @@ def test_the_arguments_of_an_aggregate_come_back_by_their_results(ordered: bool)
     one = aggregate("out", rows, calls, TimeWindows(10), final=False).inputs["input"]
     values = list(map(calls.input_serde.deserialize, one.values_of(ROWS).to_pylist()))
     assert one.columns_of(values).equals(VALUES)
+
+
+@pytest.mark.parametrize("keys", [KEY, pa.schema([*KEY, pa.field("n", pa.int64())])], ids=["one column", "two columns"])
+def test_a_verb_names_the_columns_of_a_key_and_none_where_there_is_no_key(keys: pa.Schema) -> None:
+    rows = PackedRows("left", KeyCodec(keys), NullKeys.EQUAL, RowCodec(Schemas.first(VALUE)), None)
+    words, place = VerbWords("sums", {"left": rows}), Place("node", "0_0", ("left",), "node")
+    assert words.where(place) == "verb 'sums'"
+    assert words.kept(place, None, None) == (None, None)
+    key, shown = ("a", "k='a'") if len(keys) == 1 else (("a", 7), "k='a', n=7")
+    assert words.where(place, key) == f"verb 'sums', {shown}"

@@ -319,7 +319,9 @@ def test_ranks_that_are_gone_are_deleted_before_others_hold_another_row() -> Non
     def of(*rows: tuple[int, str, int]) -> list[dict[str, Any]]:
         return with_order([{"id": id_, "k": key, "t": t, "x": float(id_), "s": None} for id_, key, t in rows], ["x"])
 
-    verb = top_n("top", an_input(["x"], (False,)), 2, None, columns=["id"], final=False, ttl=100, expired=Expired.DELETE)
+    verb = top_n(
+        "top", an_input(["x"], (False,)), 2, None, columns=["id"], final=False, ttl=100, expired=Expired.DELETE
+    )
     with running(verb, serde=INPUT_SERDE) as driver:
         driver.pipe({"input": of((1, "a", 0), (2, "a", 10))}, {"input": "t"})
         driver.read()
