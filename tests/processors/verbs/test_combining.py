@@ -54,12 +54,14 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(combining, "MOST_LEFT", 1)
 
 
+@pytest.mark.first
 @pytest.mark.parametrize(
     "windows", [None, TimeWindows(5, grace=30), SessionWindows(3, grace=30)], ids=["all time", "windows", "sessions"]
 )
 def test_aggregates_of_combined_rows_are_those_of_the_rows(windows: TimeWindows | SessionWindows | None) -> None:
-    calls = row_aggregate(CALLS)
-    types = {name: type_ for name, (_, type_) in CALLS.items() if type_ is not None}
+    some = CALLS if windows is None else {name: CALLS[name] for name in ("n", "avg_int", "max_int")}
+    calls = row_aggregate(some)
+    types = {name: type_ for name, (_, type_) in some.items() if type_ is not None}
     rows = an_aggregated_input("input", KEYS, types)
     row = st.fixed_dictionaries(
         {
