@@ -131,6 +131,8 @@ def test_a_manifest_whose_chain_lacks_a_commit_is_refused(tmp_path: Path) -> Non
     (finding,) = verified(tmp_path, without, specs=None).findings
     assert (finding.severity, finding.subject) == (Severity.BROKEN, Subject.CHAIN)
     assert "commits [2, 3], which do not follow each other from 1 on" in finding.what
+    versions = [(2, [without, manifest]), (1, [manifest])]
+    assert newest_sound(Storage.from_uri(tmp_path / "state"), versions) == 1
 
 
 def delta(directory: Path, manifest: Manifest, store: str, *rows: tuple[bytes, int | None, bytes | None]) -> Manifest:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
 from millpond.stores.durability.checking.inspection import DurableRows
 from millpond.stores.durability.parquet import known_keys, reading, rows
+from millpond.stores.durability.parquet.spans import Span
 from millpond.stores.encoding.partitions import partition_of
 from tests.inspect.checkpoints import PARTITIONS, Query
 
@@ -68,6 +70,12 @@ def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 def reads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "all files are searched":
         monkeypatch.setattr(known_keys, "_SMALL", -1)
+
+
+def test_a_span_has_no_more_of_a_table_than_what_lies_between_its_ends() -> None:
+    table = pa.table({"key": pa.array([b"a", b"b", b"c", b"d", b"e"])})
+    (found,) = Span(b"b", b"d").tables(1, lambda place: b"a", lambda place: table)
+    assert found["key"].to_pylist() == [b"b", b"c"]
 
 
 @pytest.mark.usefixtures("small_groups", "reads")

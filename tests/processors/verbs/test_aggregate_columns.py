@@ -1,5 +1,6 @@
 """Aggregates of whole columns are those of single rows."""
 
+import math
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from importlib.util import find_spec
@@ -180,6 +181,13 @@ def test_values_that_come_again_count_for_each_key_on_its_own(type_: pa.DataType
     rows = [(key, value, 3 * place + key) for place, value in enumerate(values) for key in range(3)]
     for (_, *of_rows), (_, *of_columns) in both_ways(CALLS[type_], type_, [rows, rows]):
         assert repr(of_columns) == repr(of_rows)
+
+
+def test_a_histogram_of_integers_has_edges_that_no_integer_reaches() -> None:
+    rows = [(0, value, 0) for value in (-(2**63), -1, 1, 2**63 - 1)]
+    for (_, *of_rows), (_, *of_columns) in both_ways([f.histogram("x", [-1e30, 0, 1e30])], pa.int64(), [rows]):
+        assert repr(of_columns) == repr(of_rows)
+        assert of_columns[0][0]["c0"] == [(-1e30, 0), (0.0, 2), (1e30, 2), (math.inf, 0)]
 
 
 WINDOWS: list[Windows] = [

@@ -101,5 +101,6 @@ def test_a_verb_names_the_columns_of_a_key_and_none_where_there_is_no_key(keys: 
     words, place = VerbWords("sums", {"left": rows}), Place("node", "0_0", ("left",), "node")
     assert words.where(place) == "verb 'sums'"
     assert words.kept(place, None, None) == (None, None)
+    assert words.where(place, b"\xff no key") == "verb 'sums'"
     key, shown = ("a", "k='a'") if len(keys) == 1 else (("a", 7), "k='a', n=7")
     assert words.where(place, key) == f"verb 'sums', {shown}"
