@@ -16,8 +16,9 @@ from millpond.errors import CorruptFileError, FormatError
 from millpond.releases import RELEASE
 from millpond.stores.durability import Manifest, Storage, read_rows
 from millpond.stores.durability.parquet.files import write_file
-from millpond.stores.durability.parquet.reading import read_all_tables, read_tables
+from millpond.stores.durability.parquet.reading import read_all_tables, read_from, read_span, read_tables
 from millpond.stores.durability.parquet.rows import SCHEMA
+from millpond.stores.durability.parquet.spans import Span
 from millpond.stores.durability.storage.durable_file import DurableFile, FileKind, new_commit_id
 from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
@@ -62,6 +63,20 @@ def test_each_store_is_read_alone_and_in_order(storage: Storage) -> None:
     assert [row["key"] for row in read(storage, manifest, "b")] == [b"1"]
     assert read(storage, manifest, "c") == []
     assert file.size == Path(storage.describe(manifest.path(file))).stat().st_size
+
+
+def test_all_stores_come_in_the_order_of_their_names_from_any_place_on(storage: Storage) -> None:
+    manifest, file = write(storage, table("b", [b"1", b"2"]), table("a", [b"3", b"4"]))
+    for place, rows in enumerate([["a", "a", "b", "b"], ["a", "b", "b"], ["b", "b"], ["b"], []]):
+        found = read_from(storage, manifest, file, place)
+        assert [store for store, part in found for _ in range(part.num_rows)] == rows
+
+
+@pytest.mark.usefixtures("reading")
+def test_a_row_group_that_begins_without_a_key_is_damage(storage: Storage) -> None:
+    manifest, file = write(storage, table("a", [b"1"]), table("a", [b""]), table("a", [b"3"]))
+    with pytest.raises(CorruptFileError, match="its row group 1 does not begin with a key"):
+        list(read_span(storage, manifest, file, "a", Span(b"2", None)))
 
 
 def test_a_footer_that_is_longer_than_what_is_read_at_first_is_read(
