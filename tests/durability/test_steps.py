@@ -28,6 +28,7 @@ from millpond.stores.durability import (
 )
 from millpond.stores.durability.manifests.parts import Unfinished
 from millpond.stores.durability.manifests.policy import garbage_base
+from millpond.stores.durability.parquet import steps
 from millpond.stores.durability.storage.checked_text import checked_text
 from millpond.stores.durability.storage.durable_file import DurableFile, FileKind, new_commit_id
 from millpond.stores.encoding.serdes import INT64, STRING
@@ -360,6 +361,29 @@ def test_a_step_takes_one_list_and_writes_one_file(tmp_path: Path, monkeypatch: 
             assert calls == {"writing": 1, "sizes": 1}
             assert len(files(tmp_path) - there) == 1
     assert len(stages) == 4
+
+
+def test_a_step_takes_many_rows_at_once_of_runs_with_the_same_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[tuple[int, int]] = []
+    pieces_of = steps._pieces
+
+    def counted(runs: Any, rows: int) -> Any:
+        pieces = pieces_of(runs, rows)
+        taken.append((len(pieces), sum(piece.num_rows for piece in pieces)))
+        return pieces
+
+    monkeypatch.setattr(steps, "_pieces", counted)
+    monkeypatch.setattr(steps, "ROWS_PER_TABLE", 100)
+    with task(tmp_path, replace(POLICY, step_rows=400), specs=[PLAIN]) as state:
+        manifest = filled(state, 1000)
+        for number in range(25):
+            manifest = put(state, manifest, **{f"k{key:06d}": number for key in range(1000)})
+    assert content(tmp_path, manifest) == {f"k{key:06d}": 24 for key in range(1000)}
+    assert max(runs for runs, _ in taken) > 3
+    assert max(rows for _, rows in taken) <= 100
+    assert sum(rows for _, rows in taken) > 50 * len(taken)
 
 
 @pytest.mark.parametrize("kinds", [(PLAIN, STAMPED), (STAMPED, PLAIN)], ids=["stamped", "plain again"])

@@ -6,7 +6,6 @@ that it takes, and no more than one row group beyond.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -138,13 +137,14 @@ def write_step(
 
 
 def _pieces(runs: Sequence[_Run], rows: int) -> list[Table]:
-    """Return the next rows of runs of one store up to a common key: about so many, and at least one."""
-    while True:
-        bound = min(run.key(rows - 1) for run in runs)
-        counts = [run.count(bound) for run in runs]
-        if rows == 1 or sum(counts) <= 2 * rows:
-            return [run.take(count) for run, count in zip(runs, counts, strict=True) if count]
-        rows //= 2
+    """Return the next rows of runs of one store up to a common key: at most so many, or one of each run.
+
+    No run has more rows up to the least of these keys than its share, as each has a key once.
+    """
+    share = max(1, rows // len(runs))
+    bound = min(run.key(share - 1) for run in runs)
+    counts = [run.count(bound) for run in runs]
+    return [run.take(count) for run, count in zip(runs, counts, strict=True) if count]
 
 
 def _merged(pieces: Sequence[Table], *, deletions: bool) -> Table:
@@ -166,18 +166,17 @@ class _Pending:
         self._new = new
         self._store = ""
         self._tables: list[Table] = []
+        self._rows = self._bytes = 0
 
     def add(self, store: str, table: Table) -> None:
         if store != self._store or self._rows + table.num_rows > ROWS_PER_TABLE:
             self.flush()
         self._store = store
         self._tables.append(table)
-        if reduce(lambda size, one: size + one.nbytes, self._tables, 0) >= _BYTES_PER_GROUP:
+        self._rows += table.num_rows
+        self._bytes += table.nbytes
+        if self._bytes >= _BYTES_PER_GROUP:
             self.flush()
-
-    @property
-    def _rows(self) -> int:
-        return sum(table.num_rows for table in self._tables)
 
     def flush(self) -> None:
         """Write the rows."""
@@ -185,4 +184,4 @@ class _Pending:
             table = pa.concat_tables(self._tables).combine_chunks()
             store = pa.repeat(pa.scalar(self._store), table.num_rows)
             self._new.add(pa.table([store, *table.columns], schema=SCHEMA))
-        self._tables = []
+        self._tables, self._rows, self._bytes = [], 0, 0
