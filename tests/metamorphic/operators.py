@@ -19,6 +19,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import types as T
 
 from millpond.adapters.spark.operator.dataflow import Dataflow
 from millpond.adapters.spark.operator.groups import Group, TablesOfGroups
@@ -47,7 +48,7 @@ from millpond.adapters.spark.verbs.frames.sharing import (
     UnfitError,
     shared_by,
 )
-from millpond.adapters.spark.verbs.frames.sink import RowSink
+from millpond.adapters.spark.verbs.frames.sink import BlobSink, RowSink
 from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.adapters.spark.worker.worker import StateSettings, Worker
 from millpond.processors.calls.made import Made
@@ -194,7 +195,7 @@ def flow_of(made: Made, plan: Plan, handling: ErrorHandling) -> Dataflow:
 
 def sink_of(made: Made) -> RowSink:
     """Return the sink of its rows."""
-    return RowSink(PartRows(made.verb.parts, made.verb.schema, made.verb.name))
+    return BlobSink(PartRows(made.verb.parts, made.verb.schema, made.verb.name), T.StructType())
 
 
 def result_of(made: Made, verbs: Sequence[SharedVerb]) -> Result | None:

@@ -33,7 +33,7 @@ from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.left_out import _Read
 from millpond.adapters.spark.rows.sink_blobs import to_columns
 from millpond.adapters.spark.session.sent import in_workers
-from millpond.adapters.spark.verbs.frames.backfill import UnpackBesideManifests
+from millpond.adapters.spark.verbs.frames.sink import UnpackBesideManifests
 from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.masking import know_secret
 from millpond.processors import OnError

@@ -72,7 +72,7 @@ class StateAccess:
                 "rows for seeds have columns of their own; leave out either schema or for_seeds"
             )
         rows = seed_rows(found.spec) if for_seeds else plain_rows(found.spec, schema, optional)
-        return found.frame(session, rows, rows.ddl, deletes=for_seeds)
+        return found.frame(session, rows, rows.columns, deletes=for_seeds)
 
     def warm(self, checkpoint: str, *, sink: str | None = None) -> Warmth:
         """Warm local copies in this job's ``local_dir`` beside a query that runs on another one, to restart it here.

@@ -23,7 +23,7 @@ from millpond.adapters.spark.rows.records import Source
 from millpond.adapters.spark.rows.sink import SinkColumns
 from millpond.adapters.spark.rows.sink_blobs import EXCHANGE_DDL
 from millpond.adapters.spark.session.sent import in_workers
-from millpond.adapters.spark.worker.counters import counting_ddl, observe_reports
+from millpond.adapters.spark.worker.counters import counting, observe_reports, with_text
 from millpond.adapters.spark.worker.worker import StateSettings
 from millpond.processors.distribution.exchange import COMPLETE, TICK
 from millpond.processors.rows.unusable import SKIP_REASONS
@@ -95,13 +95,13 @@ class Dataflow:
 
     def sent(self, topic: str, send: MapSide) -> DataFrame:
         """Return one input as the blobs that ``send`` makes of it."""
-        return self._observed(in_workers(self.frames[topic], send, counting_ddl(EXCHANGE_DDL)), topic, SKIP_REASONS)
+        return self._observed(in_workers(self.frames[topic], send, counting(EXCHANGE_DDL)), topic, SKIP_REASONS)
 
     def _map_only(self, topic: str, frame: DataFrame) -> DataFrame:
         source, (sink,) = self.runs.sources[topic], self.sinks
         assert isinstance(source, Source)
         process = ProcessToSink(self.runs.plan.readers[topic], source, sink, self.runs.handling)
-        return self._observed(in_workers(frame, process, counting_ddl(sink.ddl)), topic, SKIP_REASONS)
+        return self._observed(in_workers(frame, process, counting(sink.columns)), topic, SKIP_REASONS)
 
     def _chain(self, stages: Sequence[Stage], arriving: Mapping[int, list[DataFrame]]) -> DataFrame:
         """Chain the operators; each takes what the one before it made, and the inputs of its level."""
@@ -125,8 +125,10 @@ def operated(blobs: DataFrame, operator: TablesOfGroups, columns: str | T.Struct
 def _columns(stage: Stage) -> str | T.StructType:
     """Return the columns that come out of an operator."""
     if stage.sink is None:
-        return counting_ddl(EXCHANGE_DDL)
+        return counting(EXCHANGE_DDL)
     if not stage.backfill:
-        return counting_ddl(stage.sink.ddl)
-    columns = cast(T.StructType, T.StructType.fromDDL(counting_ddl(f"{stage.sink.ddl}, {MANIFEST_COLUMN} string")))
+        return counting(stage.sink.columns)
+    columns = counting(with_text(stage.sink.columns, MANIFEST_COLUMN))
+    if isinstance(columns, str):
+        columns = cast(T.StructType, T.StructType.fromDDL(columns))
     return T.StructType([T.StructField(column.name, column.dataType) for column in columns])

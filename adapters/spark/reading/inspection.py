@@ -171,7 +171,7 @@ class CommittedStore:
             ConfigurationError: as ``frame``.
         """
         spec = replace(self.spec, key_serde=BYTES, value_serde=BYTES)
-        ddl = re.sub(r" timestamp(?=,|$)", " bigint", seed_rows(spec).ddl)
+        ddl = re.sub(r" timestamp(?=,|$)", " bigint", seed_rows(spec).columns)
         rows = Sink.of(spec.name, Produced(_row_key_serde(spec, BYTES), BYTES, ddl))
         return self._read(session, ReadStore(self.storage, spec, rows, spec.versioned), ddl)
 

@@ -34,11 +34,11 @@ def to_months(column: T.StructField, value: Column) -> Column:
     return (years * 12 + months).alias(column.name)
 
 
-def from_months(rows: DataFrame, columns: T.StructType) -> DataFrame:
-    """Return the rows of ``traveling(columns)`` as rows of ``columns``."""
+def from_months(rows: DataFrame, columns: T.StructType, *beside: str) -> DataFrame:
+    """Return the rows of ``traveling(columns)`` as rows of ``columns``, with the other columns ``beside`` them."""
     if not any(is_in_months(column.dataType) for column in columns.fields):
         return rows
-    return rows.select(*map(_restored, columns.fields))
+    return rows.select(*map(_restored, columns.fields), *beside)
 
 
 def _integer(column: T.StructField) -> T.StructField:

@@ -57,8 +57,8 @@ class SinkColumns(SinkTables, Protocol):
     """The conversion of a sink's records to rows of a DataFrame. Travels to the workers."""
 
     @property
-    def ddl(self) -> str:
-        """The columns as Spark DDL."""
+    def columns(self) -> str | T.StructType:
+        """The columns for Spark, or as its DDL."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -71,14 +71,14 @@ class Sink:
 
     Attributes:
         topic: the sink's topic.
-        ddl: the columns as Spark DDL.
+        columns: the columns as Spark DDL.
         schema: the same for Arrow.
         key_serde, value_serde: turn keys and values into bytes or text if there is no schema; None if there is one.
         optional: the entries that not every value has.
     """
 
     topic: str
-    ddl: str
+    columns: str
     schema: pa.Schema
     key_serde: Serde[Any] | None
     value_serde: Serde[Any] | None

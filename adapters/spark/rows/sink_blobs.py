@@ -56,7 +56,7 @@ class SinkBlobs:
 def rows_of(blobs: DataFrame, number: int, sink: SinkColumns) -> DataFrame:
     """Return the rows of the sink with that number, those of each task in their order."""
     own = blobs.where(F.col(_SINK) == number).sortWithinPartitions(EXCHANGE_SCHEMA.names[0], *_ORDER)
-    return to_columns(own.select(_RECORDS), sink.ddl)
+    return to_columns(own.select(_RECORDS), sink.columns)
 
 
 def to_columns(blobs: DataFrame, columns: T.StructType | str) -> DataFrame:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from millpond.processors.runtime.counters import CounterName
 
@@ -30,9 +31,16 @@ _PARSED: Final = ", ".join(
 )
 
 
-def counting_ddl(ddl: str) -> str:
-    """Return the columns ``ddl`` plus the one for the report."""
-    return f"{ddl}, {_COLUMN} string"
+def counting(columns: str | T.StructType) -> str | T.StructType:
+    """Return the columns plus the one for the report."""
+    return with_text(columns, _COLUMN)
+
+
+def with_text(columns: str | T.StructType, name: str) -> str | T.StructType:
+    """Return the columns plus one of text."""
+    if isinstance(columns, str):
+        return f"{columns}, {name} string"
+    return T.StructType([*columns.fields, T.StructField(name, T.StringType())])
 
 
 def without_report(rows: pa.Table) -> pa.Table:

@@ -25,22 +25,22 @@ from millpond.adapters.spark.job.worker_settings import warm_query, worker_setti
 from millpond.adapters.spark.operator.dataflow import Dataflow
 from millpond.adapters.spark.operator.looking_up import LookUp
 from millpond.adapters.spark.operator.on_workers import OnWorkers
+from millpond.adapters.spark.operator.stage import MANIFEST_COLUMN
 from millpond.adapters.spark.reading.inspection import CommittedStore
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.intervals import from_months, traveling
 from millpond.adapters.spark.rows.sink import arrow_schema
-from millpond.adapters.spark.rows.sink_blobs import to_columns
 from millpond.adapters.spark.session.sent import in_workers
-from millpond.adapters.spark.verbs.frames.backfill import Backfill, check_storable, to_results
+from millpond.adapters.spark.verbs.frames.backfill import Backfill, check_storable
 from millpond.adapters.spark.verbs.frames.between import Results
 from millpond.adapters.spark.verbs.frames.inputs import RowInput
 from millpond.adapters.spark.verbs.frames.kept_schemas import KeptSchemas
 from millpond.adapters.spark.verbs.frames.marks import marked, together
 from millpond.adapters.spark.verbs.frames.shared_flow import SharedFlow, SharedVerb
 from millpond.adapters.spark.verbs.frames.sharing import Result, Shared, shared_by
-from millpond.adapters.spark.verbs.frames.sink import row_sink
+from millpond.adapters.spark.verbs.frames.sink import RowSink, column_sink, row_sink
 from millpond.adapters.spark.verbs.frames.told_columns import bound_marks
-from millpond.adapters.spark.worker.counters import counting_ddl, observe_reports
+from millpond.adapters.spark.worker.counters import counting, observe_reports
 from millpond.adapters.spark.worker.table_versions import TableVersions
 from millpond.adapters.spark.worker.worker import StateSettings
 from millpond.errors import ArgumentConflictError, DurabilityError, FormatError, UnknownNameError
@@ -162,7 +162,7 @@ class VerbRun:
         runs = OnWorkers(plan, sources, self.handling, verb.follows_time, verb.inputs)
         flow = Dataflow(runs, frames, [sink], self.complete, metrics, ticks)
         if self.backfill is not None:
-            return marked(self._backfilled(self.backfill, flow, columns), marks)
+            return marked(self._backfilled(self.backfill, flow, sink, columns), marks)
         settings = worker_settings(
             self.job,
             self.session,
@@ -178,8 +178,8 @@ class VerbRun:
             self.asked[self.name] = plan
         one = SharedVerb(self.name, flow, sink, settings, shared.inputs)
         verbs = [*shared.verbs, one]
-        blobs = SharedFlow(verbs).rows() if shared else flow.with_operators(settings)
-        rows = marked(from_months(to_columns(blobs, traveling(columns)), columns), marks)
+        output = SharedFlow(verbs).rows() if shared else flow.with_operators(settings)
+        rows = marked(from_months(sink.shown(output), columns), marks)
         if self.streaming and plan.alone and not announced and ticks is None:
             alone = all(rows.keyed for rows in self.inputs)
             self.results.add(rows, Result(verbs, key_names(self.inputs[0]), account, alone))
@@ -188,13 +188,12 @@ class VerbRun:
     def _looking_up(self, made: MadeVerb[RowInput], plan: Plan, columns: T.StructType) -> DataFrame:
         """Return the rows that come out of a verb that keeps nothing, where its input is split."""
         verb, (rows,), (part,) = made.verb, self.inputs, plan.map_side
-        sink = row_sink(verb.name, traveling(columns), verb.parts)
+        sink = column_sink(verb.name, traveling(columns), verb.parts)
         source = self._source(rows, verb, made.value_serde)
         look_up = LookUp(part, source, sink, self.handling, verb.tables, self.table_versions(verb))
-        blobs = in_workers(rows.selected(), look_up, counting_ddl(sink.ddl))
-        observed = observe_reports(blobs, f"millpond.{self.name}.{rows.role}", self.job.application_id, SKIP_REASONS)
-        found = from_months(to_columns(observed, traveling(columns)), columns)
-        return marked(found, bound_marks(made.account.marks))
+        found = in_workers(rows.selected(), look_up, counting(sink.columns))
+        observed = observe_reports(found, f"millpond.{self.name}.{rows.role}", self.job.application_id, SKIP_REASONS)
+        return marked(from_months(sink.shown(observed), columns), bound_marks(made.account.marks))
 
     def table_versions(self, verb: Verb) -> dict[str, TableVersions]:
         """Return which versions are read of the tables that the verb looks up."""
@@ -338,11 +337,12 @@ class VerbRun:
         place = None if evolution is None else evolution.standpoint(self.session, self.name)
         return place is not None and place.into is not None
 
-    def _backfilled(self, backfill: Backfill, flow: Dataflow, columns: T.StructType) -> DataFrame:
+    def _backfilled(self, backfill: Backfill, flow: Dataflow, sink: RowSink, columns: T.StructType) -> DataFrame:
         """Return the rows that come out of the verb's backfill, or have come out of it before."""
 
         def rows(settings: StateSettings) -> DataFrame:
-            return to_results(flow.with_operators(settings, backfill=True), columns)
+            output = flow.with_operators(settings, backfill=True)
+            return from_months(sink.shown(output, manifests=True), columns, MANIFEST_COLUMN)
 
         if self.schemas.kept:
             check_storable(self.name, columns)
