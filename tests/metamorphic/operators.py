@@ -18,8 +18,9 @@ from typing import Any, TypeAlias
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as _compute
 import pyarrow.parquet as pq
-from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from millpond.adapters.spark.operator.dataflow import Dataflow
 from millpond.adapters.spark.operator.groups import Group, TablesOfGroups
@@ -48,7 +49,7 @@ from millpond.adapters.spark.verbs.frames.sharing import (
     UnfitError,
     shared_by,
 )
-from millpond.adapters.spark.verbs.frames.sink import BlobSink, RowSink
+from millpond.adapters.spark.verbs.frames.sink import LeafSink, RowSink, row_sink
 from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.adapters.spark.worker.worker import StateSettings, Worker
 from millpond.processors.calls.made import Made
@@ -59,7 +60,6 @@ from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.pond.verb_tasks import EVENT_TIMES
 from millpond.processors.rows.row_source import RowSource
-from millpond.processors.rows.sink_rows import PartRows
 from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Storage
 from millpond.stores.encoding.times import TimeUnit
@@ -70,6 +70,8 @@ from tests.metamorphic.engine import ON_ERROR, DeathError, Deaths, Tables, shipp
 from tests.metamorphic.keeping import POLICY
 
 OWNER = "app"
+pc: Any = _compute
+
 Values: TypeAlias = dict[tuple[int, int], tuple[int, str]]
 """What Spark's state holds, by the number of the operator and by group."""
 
@@ -127,10 +129,29 @@ def operated(
     return found
 
 
-def unpacked(tables: Iterable[pa.Table]) -> list[pa.Table]:
-    """Return the rows of a verb's result, of the blobs in which they leave the operator."""
+def shown(sink: RowSink, tables: Iterable[pa.Table]) -> list[pa.Table]:
+    """Return the rows of a verb's result, of the leaves or blobs in which they leave the operator."""
+    tables = list(tables)
+    assert all(table.schema.names == [*sink.schema.names, "millpond_counters"] for table in tables)
+    if isinstance(sink, LeafSink):
+        rows = (table.filter(table["millpond_counters"].is_null()).combine_chunks() for table in tables)
+        return [put_together(sink.rows.schema, table) for table in rows if table.num_rows]
     blobs = [blob for table in tables for blob in table["rows"] if blob.is_valid]
     return [pa.ipc.open_stream(blob.as_buffer()).read_all() for blob in blobs]
+
+
+def put_together(schema: pa.Schema, rows: pa.Table) -> pa.Table:
+    """Return the columns of leaves, as Spark puts them together."""
+    leaves: Iterator[Any] = (column.combine_chunks() for column in rows.columns)
+
+    def whole(type_: Any) -> Any:
+        leaf = next(leaves)
+        if not pa.types.is_struct(type_):
+            return leaf
+        fields = [whole(field.type) for field in type_]
+        return pa.StructArray.from_arrays(fields, fields=list(type_), mask=pc.invert(leaf))
+
+    return pa.Table.from_arrays([whole(type_) for type_ in schema.types], schema=schema)
 
 
 def columns_of(read: Selection, schema: pa.Schema) -> Columns:
@@ -195,7 +216,8 @@ def flow_of(made: Made, plan: Plan, handling: ErrorHandling) -> Dataflow:
 
 def sink_of(made: Made) -> RowSink:
     """Return the sink of its rows."""
-    return BlobSink(PartRows(made.verb.parts, made.verb.schema, made.verb.name), T.StructType())
+    columns = from_arrow_schema(made.verb.schema, prefer_timestamp_ntz=True)
+    return row_sink(made.verb.name, columns, made.verb.parts)
 
 
 def result_of(made: Made, verbs: Sequence[SharedVerb]) -> Result | None:
@@ -277,7 +299,7 @@ class RunningOperator:
             found = operated(operator, blobs + arriving[level], value_of, attempt(0), deaths, random)
             if level < len(self.operators) - 1:
                 blobs = [blob for tables in found for table in tables for blob in blobs_in(table)]
-        return [pa.concat_tables(made) for tables in found if (made := unpacked(tables))]
+        return [pa.concat_tables(made) for tables in found if (made := shown(self.verbs[-1].sink, tables))]
 
 
 @dataclass

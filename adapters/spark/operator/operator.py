@@ -52,7 +52,7 @@ class Operator:
             yield without_report(_blob_rows(group.blobs))
             return
         run = TaskRun(self._stage, part, partition, group.wall_clock, group.attempt)
-        yield from reported(self._committed(run, group), run, group.watch)
+        yield from reported(self._committed(run, group), self._stage.schema, run, group.watch)
 
     def _committed(self, run: TaskRun, group: Group) -> Iterator[pa.Table]:
         """Yield the output of the task, and put its manifest where it is kept."""
@@ -90,11 +90,14 @@ class Operator:
         return _filled(pa.table({MANIFEST_COLUMN: column}), self._stage.schema)
 
 
-def reported(tables: Iterator[pa.Table], run: TaskRun, watch: Stopwatch, of: str | None = None) -> Iterator[pa.Table]:
+def reported(
+    tables: Iterator[pa.Table], schema: pa.Schema, run: TaskRun, watch: Stopwatch, of: str | None = None
+) -> Iterator[pa.Table]:
     """Yield the tables that a task puts out, and the row of its report, in the last table if that is small.
 
     Args:
         tables: the tables.
+        schema: the schema of the operator's output.
         run: what the report is about.
         watch: running since the task began.
         of: whose report it is, where it is one of several.
@@ -105,7 +108,7 @@ def reported(tables: Iterator[pa.Table], run: TaskRun, watch: Stopwatch, of: str
             yield last
         last = without_report(table)
     run.metrics[TaskMetric.TASK_DURATION] = watch.lap()
-    row = report_row(run.stage.schema, run.counts, run.metrics, of, run.task_id, run.hot_keys)
+    row = report_row(schema, run.counts, run.metrics, of, run.task_id, run.hot_keys)
     if last is None:
         yield row
     elif last.get_total_buffer_size() <= _SMALL:

@@ -152,7 +152,7 @@ class SharedOperator:
             if verb is not self._verbs[-1]:
                 results[-1] += tables
                 tables = iter(())
-            yield from reported(tables, run, watch, verb.name)
+            yield from reported(tables, self._verbs[-1].stage.schema, run, watch, verb.name)
             kept.keep(run)
         kept.hand_over()
 
