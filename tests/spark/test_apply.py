@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
 
 from millpond.adapters.spark import Millpond
 from millpond.errors import ConfigurationError
@@ -89,6 +90,15 @@ def test_a_result_without_an_announced_entry_fails_with_its_name(spark: SparkSes
     rows = pond.apply(clicks(spark), Misspelled(), key="user", time="ts", schema=SCHEMA, lateness="2 minutes")
     with pytest.raises(Exception, match=r"column 'clicks' is not an entry of .* did you mean 'click'"):
         rows.collect()
+
+
+def test_columns_of_the_result_are_those_that_were_announced(spark: SparkSession, tmp_path: Path) -> None:
+    user = T.StructField("user", T.StringType(), nullable=False, metadata={"of": "a site"})
+    schema = T.StructType([user, T.StructField("clicks", T.IntegerType(), nullable=False)])
+    pond = Millpond(application_id="site", state_dir=f"{tmp_path}/state", backend="memory")
+    rows = pond.apply(clicks(spark), Visits(), key="user", time="ts", schema=schema, lateness="2 minutes")
+    assert rows.schema == schema
+    assert {row["user"] for row in rows.collect()} == {"u0", "u1", "u2"}
 
 
 @pytest.mark.parametrize("schema", [{"total": "bigint"}, ["total"], None, "total: bigint; rest"])

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from millpond.adapters.spark import Millpond
-from millpond.adapters.spark.rows.leaves import Leaves, have_leaves
+from millpond.adapters.spark.rows.leaves import Leaves, has_leaves
 from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.processors import TimeWindows
 from millpond.processors.verbs import aggregates
@@ -63,7 +63,7 @@ def test_rows_are_the_same_again(spark: SparkSession, nested: bool) -> None:
     ids=str,
 )
 def test_what_has_no_leaves_is_known(type_: T.DataType) -> None:
-    assert not have_leaves(T.StructType([T.StructField("a", T.LongType()), T.StructField("b", type_)]))
+    assert not has_leaves(T.StructType([T.StructField("a", T.LongType()), T.StructField("b", type_)]))
 
 
 def test_only_results_without_leaves_take_one_more_way_to_python(spark: SparkSession, tmp_path: Path) -> None:

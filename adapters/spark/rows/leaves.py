@@ -2,8 +2,8 @@
 
 Rule of this module: no value changes. Spark takes the output of its operator for Python state through pandas, which
 holds every flat Arrow column as it is, and no nested one. So a struct travels as its fields, after a boolean that is
-false where it is null. Lists, maps, and structs of which Spark knows more than the types of their fields have no
-leaves. Leaves are numbered, so that no name of a user meets one of ours.
+false where it is null. Lists and maps have no leaves, nor has what Spark knows more of than its type: that it is NOT
+NULL, or metadata. Leaves are numbered, so that no name of a user meets one of ours.
 """
 
 from collections.abc import Iterator
@@ -40,9 +40,11 @@ _FLAT: Final = frozenset((
 ))  # fmt: skip
 
 
-def have_leaves(columns: T.StructType) -> bool:
-    """Return whether columns can be taken apart."""
-    return all(_has_leaves(column.dataType) for column in columns)
+def has_leaves(type_: T.DataType) -> bool:
+    """Return whether a column of this type, or all of these columns, can be taken apart, and be put together again."""
+    if isinstance(type_, T.StructType):
+        return all(one.nullable and not one.metadata and has_leaves(one.dataType) for one in type_)
+    return type(type_) in _FLAT
 
 
 @dataclass(frozen=True)
@@ -86,12 +88,6 @@ class Leaves:
 
 def _name(number: int) -> str:
     return f"leaf_{number}"
-
-
-def _has_leaves(type_: T.DataType) -> bool:
-    if isinstance(type_, T.StructType):
-        return all(one.nullable and not one.metadata and _has_leaves(one.dataType) for one in type_)
-    return type(type_) in _FLAT
 
 
 def _types(type_: T.DataType) -> Iterator[T.DataType]:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from millpond.adapters.spark.operator.stage import MANIFEST_COLUMN
-from millpond.adapters.spark.rows.leaves import Leaves, have_leaves
+from millpond.adapters.spark.rows.leaves import Leaves, has_leaves
 from millpond.adapters.spark.rows.sink import arrow_schema, parsed, type_named
 from millpond.adapters.spark.rows.sink_blobs import to_columns
 from millpond.adapters.spark.session.sent import in_workers
@@ -161,7 +161,7 @@ def announced_columns(
 def row_sink(topic: str, columns: T.StructType, parts: Sequence[Projection]) -> RowSink:
     """Return the sink whose rows have these columns, which are those of the parts."""
     rows = PartRows(parts, arrow_schema(columns), topic)
-    return LeafSink(rows, Leaves(columns)) if have_leaves(columns) else BlobSink(rows, columns)
+    return LeafSink(rows, Leaves(columns)) if has_leaves(columns) else BlobSink(rows, columns)
 
 
 def column_sink(topic: str, columns: T.StructType, parts: Sequence[Projection]) -> RowSink:
