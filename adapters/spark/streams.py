@@ -24,6 +24,7 @@ from millpond.adapters.spark.operator.dataflow import Dataflow
 from millpond.adapters.spark.operator.on_workers import OnWorkers
 from millpond.adapters.spark.outputs.output import OutputLike
 from millpond.adapters.spark.outputs.query import SeveralSinks, chosen
+from millpond.adapters.spark.rows.flat_rows import FlatRows
 from millpond.adapters.spark.rows.sink import Sink
 from millpond.adapters.spark.rows.source import select_source
 from millpond.adapters.spark.session.session import check_workers
@@ -297,5 +298,5 @@ class SparkStreams(StateAccess):
         check_workers(session)
         handling = self._job.handling(plan.sink, TimeUnit.MILLISECOND)
         sources = {topic: source for topic, (_, source) in prepared.items()}
-        frames = {topic: frame for topic, (frame, _) in prepared.items()}
+        frames = {topic: FlatRows.of(frame) for topic, (frame, _) in prepared.items()}
         return Dataflow(OnWorkers(plan, sources, handling), frames, outputs, complete)

@@ -5,7 +5,7 @@ Rule of this module: it takes columns apart and puts them together, and changes 
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as _compute
@@ -18,16 +18,9 @@ from millpond.processors.options.grouping import GroupingSets
 from millpond.processors.options.known_names import unused_name
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.projections import CHANGE_COLUMNS, CHANGE_TIME, OP, SEQUENCE
-from millpond.processors.verbs.verb import INSTANT, WALL_TIME, chosen
-from millpond.stores.encoding.times import MAX_TIME
+from millpond.processors.verbs.verb import INSTANT, WALL_TIME, chosen, microseconds, struct_of
 
 pc: Any = _compute
-
-_DAY: Final = 86_400_000_000
-"""Microseconds in a day."""
-
-_DAYS: Final = MAX_TIME // _DAY
-"""The greatest distance in days from 1970 of a time in microseconds."""
 
 
 @dataclass(frozen=True)
@@ -378,18 +371,18 @@ class Selection:
             columns[name] = pa.StructArray.from_arrays([columns[name], columns[second]], ["first", "second"])
         for name, (condition, wrapped) in self.where.items():
             columns[name] = _where(columns[name], pc.is_null(columns[condition]), wrapped=wrapped)
-        made = {
-            "key": _struct(self.keys, columns) if self.keys else _present(table.num_rows),
-            "value": _struct(self.values, columns) if self.values else _present(table.num_rows),
-            "timestamp": self._times(columns),
-        }
+
+        def struct(names: Sequence[str]) -> Any:
+            return struct_of({name: columns[name] for name in names}, table.num_rows)
+
+        made = {"key": struct(self.keys), "value": struct(self.values), "timestamp": self._times(columns)}
         if self.foreign:
-            made["foreign"] = _struct(self.foreign, columns)
+            made["foreign"] = struct(self.foreign)
         if self.op is not None:
             made["op"] = columns[self.op]
         if self.order is not None:
-            order = columns[self.order] if isinstance(self.order, str) else _struct(self.order, columns)
-            made["order"] = pa.StructArray.from_arrays([order], ["order"])
+            order = columns[self.order] if isinstance(self.order, str) else struct(self.order)
+            made["order"] = struct_of({"order": order}, table.num_rows)
         selected = pa.table(made)
         if not self.keyed:
             return selected
@@ -401,20 +394,11 @@ class Selection:
 
     def _times(self, columns: Mapping[str, Any]) -> Any:
         """Return the times of rows, in microseconds since 1970."""
-        times = _micros(columns[self.time])
+        times = microseconds(columns[self.time])
         if self.gone is None:
             return times
         deleted = pc.and_(pc.is_null(times), pc.fill_null(pc.equal(columns[self.gone.op], "delete"), False))
-        return pc.if_else(deleted, _micros(columns[self.gone.time]), times)
-
-
-def _micros(times: Any) -> Any:
-    """Return times, or dates, in microseconds since 1970; dates beyond these are the first or the last such date."""
-    if not pa.types.is_date(times.type):
-        return times.cast(pa.int64())
-    days = times.cast(pa.int32()).cast(pa.int64())
-    within = pc.max_element_wise(pc.min_element_wise(days, _DAYS, skip_nulls=False), -_DAYS, skip_nulls=False)
-    return pc.multiply(within, _DAY)
+        return pc.if_else(deleted, microseconds(columns[self.gone.time]), times)
 
 
 def _where(values: Any, left_out: Any, *, wrapped: bool) -> Any:
@@ -437,12 +421,3 @@ def _column(table: pa.Table, path: Path) -> Any:
     for name in path[1:]:
         column = pc.struct_field(column, name)
     return column
-
-
-def _struct(names: Sequence[str], columns: Mapping[str, Any]) -> Any:
-    return pa.StructArray.from_arrays([columns[name] for name in names], list(names))
-
-
-def _present(size: int) -> Any:
-    column: Any = pa.array([True] * size)
-    return pa.StructArray.from_arrays([column], ["present"])

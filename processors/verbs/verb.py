@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as _compute
 
 from millpond.processors.options.grouping import GroupingSets
 from millpond.processors.runtime.batches.batch import Batch
@@ -26,8 +27,10 @@ from millpond.processors.verbs.matching.matching import Matching
 from millpond.stores.encoding.nulls import spread
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
-from millpond.stores.encoding.times import TimeUnit
+from millpond.stores.encoding.times import MAX_TIME, TimeUnit
 from millpond.stores.typed.terms import Term, Written
+
+pc: Any = _compute
 
 MICROS: Final = 1_000
 """Microseconds in the millisecond, which is the unit of integers that a user gives as a duration."""
@@ -37,6 +40,12 @@ INSTANT: Final[pa.DataType] = pa.timestamp("us", "UTC")
 
 WALL_TIME: Final[pa.DataType] = pa.timestamp("us")
 """The type of times without a time zone: dates, and what a clock on the wall shows."""
+
+_DAY: Final = 86_400_000_000
+"""Microseconds in a day."""
+
+_DAYS: Final = MAX_TIME // _DAY
+"""The greatest distance in days from 1970 of a time in microseconds."""
 
 _TOGETHER: Final = 1 << 20
 """About so many rows are spread at once."""
@@ -175,6 +184,22 @@ def flattened(column: Any) -> pa.Table:
     whole: Any = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     names = [field.name for field in whole.type]
     return pa.Table.from_arrays(whole.flatten(), schema=pa.schema(list(whole.type))) if names else pa.table({})
+
+
+def struct_of(columns: Mapping[str, Any], size: int) -> Any:
+    """Return columns as one struct column of that size; one without fields has something in their place."""
+    if not columns:
+        columns = {"present": pa.array(np.ones(size, np.bool_))}
+    return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
+
+
+def microseconds(times: Any) -> Any:
+    """Return times, or dates, in microseconds since 1970; dates beyond these are the first or the last such date."""
+    if not pa.types.is_date(times.type):
+        return times.cast(pa.int64())
+    days = times.cast(pa.int32()).cast(pa.int64())
+    within = pc.max_element_wise(pc.min_element_wise(days, _DAYS, skip_nulls=False), -_DAYS, skip_nulls=False)
+    return pc.multiply(within, _DAY)
 
 
 class Projection(ABC):

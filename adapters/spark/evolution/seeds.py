@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from millpond.adapters.spark.evolution.texts import TEXTS_DDL, collected, to_rows
+from millpond.adapters.spark.rows.flat_rows import FlatRows
 from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.rows.records import Source
 from millpond.adapters.spark.rows.source import in_milliseconds, select_source
@@ -199,7 +200,7 @@ class FoldPast:
             yield to_rows({task: manifest.to_json()})
 
 
-def sow_past(past: PastRows, source: TopicSource, rows: DataFrame) -> Sow:
+def sow_past(past: PastRows, source: TopicSource, rows: FlatRows) -> Sow:
     """Return the job of Spark that folds rows into the state of a verb.
 
     Args:
@@ -209,7 +210,7 @@ def sow_past(past: PastRows, source: TopicSource, rows: DataFrame) -> Sow:
     """
 
     def sow(sowing: Sowing) -> Mapping[str, Manifest]:
-        sent = in_workers(rows, SendPast(past, source), _PAST_DDL)
+        sent = rows.in_workers(SendPast(past, source), _PAST_DDL)
         by_task = sent.repartition(past.partitions, "task").sortWithinPartitions(*IN_ORDER)
         return _manifests(by_task, FoldPast(past, sowing))
 

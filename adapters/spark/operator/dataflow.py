@@ -7,7 +7,7 @@ sinks and where state lives.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
@@ -19,6 +19,7 @@ from millpond.adapters.spark.operator.on_workers import OnWorkers
 from millpond.adapters.spark.operator.operator import Operator
 from millpond.adapters.spark.operator.stage import MANIFEST_COLUMN, Stage
 from millpond.adapters.spark.operator.task_operator import TaskOperator
+from millpond.adapters.spark.rows.flat_rows import FlatRows
 from millpond.adapters.spark.rows.records import Source
 from millpond.adapters.spark.rows.sink import SinkColumns
 from millpond.adapters.spark.rows.sink_blobs import EXCHANGE_DDL
@@ -29,9 +30,6 @@ from millpond.processors.distribution.exchange import COMPLETE, TICK
 from millpond.processors.rows.unusable import SKIP_REASONS
 from millpond.processors.runtime.counters import CounterName
 
-if TYPE_CHECKING:
-    pass
-
 
 @dataclass(frozen=True)
 class Dataflow:
@@ -39,7 +37,7 @@ class Dataflow:
 
     Attributes:
         runs: the plan, as workers run it.
-        frames: for each topic, its prepared rows.
+        frames: for each topic, its rows on their way to workers.
         sinks: the rows that come out, in the order of the plan's sinks.
         completion: a DataFrame any row of which says that the inputs are complete; None if nothing ever does.
         metrics: the first part of the names of the query's metrics.
@@ -47,7 +45,7 @@ class Dataflow:
     """
 
     runs: OnWorkers
-    frames: Mapping[str, DataFrame]
+    frames: Mapping[str, FlatRows]
     sinks: Sequence[SinkColumns]
     completion: DataFrame | None = None
     metrics: str = "millpond"
@@ -95,13 +93,13 @@ class Dataflow:
 
     def sent(self, topic: str, send: MapSide) -> DataFrame:
         """Return one input as the blobs that ``send`` makes of it."""
-        return self._observed(in_workers(self.frames[topic], send, counting(EXCHANGE_DDL)), topic, SKIP_REASONS)
+        return self._observed(self.frames[topic].in_workers(send, counting(EXCHANGE_DDL)), topic, SKIP_REASONS)
 
-    def _map_only(self, topic: str, frame: DataFrame) -> DataFrame:
+    def _map_only(self, topic: str, rows: FlatRows) -> DataFrame:
         source, (sink,) = self.runs.sources[topic], self.sinks
         assert isinstance(source, Source)
         process = ProcessToSink(self.runs.plan.readers[topic], source, sink, self.runs.handling)
-        return self._observed(in_workers(frame, process, counting(sink.columns)), topic, SKIP_REASONS)
+        return self._observed(rows.in_workers(process, counting(sink.columns)), topic, SKIP_REASONS)
 
     def _chain(self, stages: Sequence[Stage], arriving: Mapping[int, list[DataFrame]]) -> DataFrame:
         """Chain the operators; each takes what the one before it made, and the inputs of its level."""

@@ -8,11 +8,11 @@ Counts and measurements have metrics of their own, so that those of counts stay 
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -22,8 +22,6 @@ MEASURED: Final = ":metrics"
 """The ending of the name of an operator's measurements, after the name of its counts. No topic's name has a colon."""
 
 _COLUMN: Final = "millpond_counters"
-_REPORT: Final = "millpond_report"
-"""The column of the same reports, read."""
 
 _NUMBERS: Final = "map<string, bigint>"
 _PARSED: Final = ", ".join(
@@ -76,15 +74,7 @@ def report_row(
 
 def observe_reports(rows: DataFrame, name: str, application: str, totals: Iterable[CounterName] = ()) -> DataFrame:
     """Return the rows alone; their reports become metrics of the query's progress, as with ``observed``."""
-    return without_reports(observed(with_reports(rows), name, application, totals))
-
-
-def with_reports(rows: DataFrame) -> DataFrame:
-    """Return what workers sent back with the reports read, once for all that ``observed`` picks out of them.
-
-    Each task of each micro-batch generates the code of what is observed, so that is as little as can be.
-    """
-    return rows.withColumn(_REPORT, F.from_json(_COLUMN, _PARSED))
+    return without_reports(observed(rows, name, application, totals))
 
 
 def observed(
@@ -92,8 +82,11 @@ def observed(
 ) -> DataFrame:
     """Return the rows; their reports become the metrics ``name`` and ``<name>:metrics`` of the query's progress.
 
+    Spark evaluates what is aggregated for each row, and what is made of aggregates once. So reports are collected as
+    they are, and read at the end.
+
     Args:
-        rows: what ``with_reports`` returns.
+        rows: what workers sent back.
         name: the name of the metrics of counts. ``tasks`` has all of them, one map per worker that counted something.
             Those of measurements have one map per worker as ``tasks``, the ``application``, and, in the order of
             ``tasks``, whose they are as ``places``: the task, what it counted, and its hottest keys.
@@ -101,23 +94,41 @@ def observed(
         totals: counts that also become a metric each, under the name of their column and over all nodes.
         of: whose reports become these metrics, where there are those of several.
     """
-    parsed = F.col(_REPORT)
-    report = parsed if of is None else F.when(parsed["of"] == of, parsed)
-    counts = report["counts"]
-    numbers = [F.coalesce(F.sum(report["totals"][total.value]), F.lit(0)).alias(total.column) for total in totals]
-    counted = rows.observe(name, F.collect_list(counts).alias("tasks"), *numbers)
-    place = F.struct(report["task"].alias("task"), counts.alias("counts"), report["keys"].alias("keys"))
+    counts = _reported(of, "counts", lambda report: report["counts"])
+    counted = rows.observe(name, counts.alias("tasks"), *(_total(of, total).alias(total.column) for total in totals))
+    parts = ("task", "counts", "keys")
     return counted.observe(
         f"{name}{MEASURED}",
         F.lit(application).alias("application"),
-        F.collect_list(report["metrics"]).alias("tasks"),
-        F.collect_list(F.when(report["metrics"].isNotNull(), place)).alias("places"),
+        _reported(of, "metrics", lambda report: report["metrics"]).alias("tasks"),
+        _reported(of, "metrics", lambda report: F.struct(*(report[part].alias(part) for part in parts))).alias(
+            "places"
+        ),
     )
 
 
 def without_reports(rows: DataFrame) -> DataFrame:
-    """Return the rows of ``with_reports`` without the reports, observed or not."""
-    return rows.where(f"{_COLUMN} is null").drop(_COLUMN, _REPORT)
+    """Return what workers sent back without the reports, observed or not."""
+    return rows.where(f"{_COLUMN} is null").drop(_COLUMN)
+
+
+def _reported(of: str | None, part: str, told: Callable[[Column], Column]) -> Column:
+    """Return what is told of each report that has a part, an array; ``of`` is as with ``observed``."""
+
+    def has_part(report: Column) -> Column:
+        there = report[part].isNotNull()
+        return there if of is None else there & (report["of"] == of)
+
+    reports = F.transform(F.collect_list(_COLUMN), lambda text: F.from_json(text, _PARSED))
+    return F.transform(F.filter(reports, has_part), told)
+
+
+def _total(of: str | None, counter: CounterName) -> Column:
+    """Return the sum of a count over all reports; ``of`` is as with ``observed``."""
+    found = F.get_json_object(_COLUMN, f"$.totals.{counter.value}").cast("long")
+    if of is not None:
+        found = F.when(F.get_json_object(_COLUMN, "$.of") == of, found)
+    return F.coalesce(F.sum(found), F.lit(0))
 
 
 def _totals(counts: Mapping[str, int]) -> dict[str, int]:

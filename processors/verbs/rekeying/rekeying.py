@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as _compute
 
@@ -23,7 +22,7 @@ from millpond.processors.runtime.tasks.stream_time_reset import RESET
 from millpond.processors.runtime.tasks.task import Task
 from millpond.processors.verbs.change_feed import Change
 from millpond.processors.verbs.rekeying.kept_rows import DELETED, TIME, KeptRows
-from millpond.processors.verbs.verb import PackedRows
+from millpond.processors.verbs.verb import PackedRows, struct_of
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.durability.manifests.manifest import Manifest
@@ -307,11 +306,8 @@ def _ties(records: pa.Table) -> int:
 
 def _struct(columns: pa.Table) -> Any:
     """Return the columns of a table as one."""
-    if not columns.num_columns:
-        present: Any = pa.array(np.ones(columns.num_rows, np.bool_))
-        return pa.StructArray.from_arrays([present], ["present"])
-    whole = [column.combine_chunks() for column in columns.columns]
-    return pa.StructArray.from_arrays(whole, columns.column_names)
+    whole = {name: columns[name].combine_chunks() for name in columns.column_names}
+    return struct_of(whole, columns.num_rows)
 
 
 def _agree(before: str | None, now: str | None) -> bool:

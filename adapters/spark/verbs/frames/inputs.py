@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_type
 
 from millpond.adapters.spark.rows.column_types import check_leaf_types, check_operations, compared_otherwise
+from millpond.adapters.spark.rows.flat_rows import FlatColumns, FlatRows, Moments, Part
 from millpond.adapters.spark.rows.intervals import is_in_months, to_months, traveling
 from millpond.adapters.spark.rows.names import named, written
 from millpond.adapters.spark.rows.sink import arrow_schema
@@ -140,28 +141,30 @@ class RowInput:
         """The names of all columns that reach the result."""
         return [*self.keys, *self.foreign, *self.values]
 
-    def selected(self) -> DataFrame:
+    def selected(self) -> FlatRows:
         """Return the columns of a verb's ``Input``.
 
         Raises:
             ConfigurationError: the time is of a type that says no point in time, or the operation is not a string.
         """
-        columns = [
-            self._struct(self.keys).alias("key"),
-            self._struct(self.values).alias("value"),
-            self._moments().alias("timestamp"),
-        ]
+        flat = FlatColumns()
+
+        def fields(names: Sequence[str]) -> dict[str, int]:
+            return {name: flat.number(to_months(self.field(name), named(name)), name) for name in names}
+
+        parts: dict[str, Part] = {"key": fields(self.keys), "value": fields(self.values)}
+        parts["timestamp"] = Moments(flat.number(self._moments(), self._time_name))
         if self.foreign:
-            columns.append(self._struct(self.foreign).alias("foreign"))
+            parts["foreign"] = fields(self.foreign)
         if self.op is not None:
             check_operations(f"the operations of {self.role!r}", _type(self.role, self.frame, self.op))
-            columns.append(column_of(self.op).alias("op"))
+            parts["op"] = flat.number(column_of(self.op))
         if self.order is not None:
             ordered = self._ordered().schema.fields[0]
-            columns.append(F.struct(to_months(ordered, column_of(self.order))).alias(ORDER))
+            parts[ORDER] = {ORDER: flat.number(to_months(ordered, column_of(self.order)))}
         elif self.in_order and self.feed is not None and self.feed.sequence is not None:
-            columns.append(named(self.feed.sequence).alias(PLACE))
-        return self.frame.select(*columns)
+            parts[PLACE] = flat.number(named(self.feed.sequence))
+        return flat.rows(self.frame, parts)
 
     def unstored(self) -> Self:
         """Return the input, with rows that no store keeps."""
@@ -213,29 +216,33 @@ class RowInput:
         check_leaf_types(f"the order of {self.role!r}", ORDER, source.field(ORDER).dataType, compared_otherwise)
         return source.schema([ORDER])
 
+    @property
+    def _time_name(self) -> str | None:
+        """The name of the column that the times are as they are; None if they are made."""
+        return self.time if isinstance(self.time, str) and self.gone is None else None
+
     def _moments(self) -> Column:
-        """Return the times of rows, in microseconds since 1970."""
-        times = micros(self.role, self.frame, self.time)
+        """Return the times of rows: timestamps, or dates."""
+        times = moments(self.role, self.frame, self.time)
         if self.gone is None:
             return times
         deleted = times.isNull() & (named(self.gone.op) == "delete")
-        return F.when(deleted, micros(self.role, self.frame, self.went(self.gone))).otherwise(times)
+        return F.when(deleted, self.went(self.gone)).otherwise(times.cast(self._kind))
 
     def went(self, gone: Gone) -> Column:
         """Return the times at which deleted rows went, of the kind of all rows' times."""
-        kind = T.TimestampType() if self.times == INSTANT else T.TimestampNTZType()
         went = named(gone.time)
-        return went if self.field(gone.time).dataType == kind else went.cast(kind)
+        return went if self.field(gone.time).dataType == self._kind else went.cast(self._kind)
+
+    @property
+    def _kind(self) -> T.DataType:
+        """The type of the times of rows, where they are no dates."""
+        return T.TimestampType() if self.times == INSTANT else T.TimestampNTZType()
 
     def _ordered(self) -> DataFrame:
         """Return the order among rows of one key and time, as the only column."""
         assert self.order is not None
         return self.frame.select(column_of(self.order).alias(ORDER))
-
-    def _struct(self, names: Sequence[str]) -> Column:
-        # A struct of no columns has no form in Arrow's way to Python.
-        columns = [to_months(self.field(name), named(name)) for name in names]
-        return F.struct(*columns) if columns else F.struct(F.lit(True).alias("present"))
 
     @property
     def times(self) -> pa.DataType:
@@ -244,7 +251,7 @@ class RowInput:
         Raises:
             ConfigurationError: the time is of a type that says no point in time.
         """
-        micros(self.role, self.frame, self.time)
+        moments(self.role, self.frame, self.time)
         return INSTANT if isinstance(_type(self.role, self.frame, self.time), T.TimestampType) else WALL_TIME
 
     def field(self, name: str) -> T.StructField:
@@ -318,23 +325,33 @@ def check_undirected(what: str, column: str | Column | None, instead: str = "") 
         )
 
 
+def moments(role: str, frame: DataFrame, column: str | Column) -> Column:
+    """Return times as they are: timestamps, or dates.
+
+    Raises:
+        ConfigurationError: the column's type says no point in time.
+    """
+    type_ = _type(role, frame, column)
+    if not isinstance(type_, T.TimestampType | T.TimestampNTZType | T.DateType):
+        raise ColumnTypeError(
+            f"{parameter_of(role)} is of type {type_.simpleString()}; give a timestamp or a date, or make one: "
+            "F.timestamp_millis(column) of milliseconds, F.to_timestamp(column) of text"
+        )
+    return column_of(column)
+
+
 def micros(role: str, frame: DataFrame, column: str | Column) -> Column:
     """Return a time in microseconds since 1970: that of its fields if it has no time zone.
 
     Raises:
         ConfigurationError: the column's type says no point in time.
     """
-    type_, value = _type(role, frame, column), column_of(column)
+    value, type_ = moments(role, frame, column), _type(role, frame, column)
     if isinstance(type_, T.TimestampType):
         return F.unix_micros(value)
     if isinstance(type_, T.DateType):
         return F.unix_date(value).cast("long") * DAY
-    if isinstance(type_, T.TimestampNTZType):
-        return F.unix_date(value.cast("date")).cast("long") * DAY + _micros_of_day(value)
-    raise ColumnTypeError(
-        f"{parameter_of(role)} is of type {type_.simpleString()}; give a timestamp or a date, or make one: "
-        "F.timestamp_millis(column) of milliseconds, F.to_timestamp(column) of text"
-    )
+    return F.unix_date(value.cast("date")).cast("long") * DAY + _micros_of_day(value)
 
 
 def _type(role: str, frame: DataFrame, column: str | Column) -> T.DataType:

@@ -15,7 +15,7 @@ from millpond.adapters.spark.operator.dataflow import Dataflow, operated
 from millpond.adapters.spark.operator.map_side import MapSide
 from millpond.adapters.spark.operator.shared_operator import Between, Feed, SharedOperator, SharingVerb
 from millpond.adapters.spark.verbs.frames.sink import RowSink
-from millpond.adapters.spark.worker.counters import counting, observed, with_reports, without_reports
+from millpond.adapters.spark.worker.counters import counting, observed, without_reports
 from millpond.adapters.spark.worker.worker import StateSettings
 from millpond.processors.rows.unusable import SKIP_REASONS
 from millpond.processors.runtime.counters import CounterName
@@ -105,7 +105,7 @@ class SharedFlow:
         first, last = self._verbs[0], self._verbs[-1]
         arriving = [verb.flow.sent(topic, send) for verb, topic, send in self.senders()]
         blobs = reduce(DataFrame.unionByName, [*first.flow.signals(), *arriving])
-        rows = with_reports(operated(blobs, self.operator, counting(last.sink.columns)))
+        rows = operated(blobs, self.operator, counting(last.sink.columns))
         for verb in self._verbs:
             totals = [CounterName.WAITING, *(SKIP_REASONS if verb.inputs else ())]
             application = verb.flow.runs.handling.application_id

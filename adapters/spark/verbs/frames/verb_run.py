@@ -30,7 +30,6 @@ from millpond.adapters.spark.reading.inspection import CommittedStore
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.intervals import from_months, traveling
 from millpond.adapters.spark.rows.sink import arrow_schema
-from millpond.adapters.spark.session.sent import in_workers
 from millpond.adapters.spark.verbs.frames.backfill import Backfill, check_storable
 from millpond.adapters.spark.verbs.frames.between import Results
 from millpond.adapters.spark.verbs.frames.inputs import RowInput
@@ -191,7 +190,7 @@ class VerbRun:
         sink = column_sink(verb.name, traveling(columns), verb.parts)
         source = self._source(rows, verb, made.value_serde)
         look_up = LookUp(part, source, sink, self.handling, verb.tables, self.table_versions(verb))
-        found = in_workers(rows.selected(), look_up, counting(sink.columns))
+        found = rows.selected().in_workers(look_up, counting(sink.columns))
         observed = observe_reports(found, f"millpond.{self.name}.{rows.role}", self.job.application_id, SKIP_REASONS)
         return marked(from_months(sink.shown(observed), columns), bound_marks(made.account.marks))
 

@@ -152,7 +152,7 @@ def _read(session: SparkSession, rows: RowInput, values: Mapping[str, Any]) -> p
     one = _one(session, rows.role, T.StructType(fields), values).withColumns(dict(rows.added or {}))
     _check_time(rows, one)
     try:
-        return replace(rows, frame=one, op=None, order=None).selected().toArrow()
+        return replace(rows, frame=one, op=None, order=None).selected().to_arrow()
     except (PySparkException, TypeError, ValueError) as error:
         raise _unfit(rows.role, error) from error
 
