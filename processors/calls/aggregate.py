@@ -23,6 +23,7 @@ from millpond.processors.options.grouping import GROUPING_ID, By
 from millpond.processors.options.windows import SessionWindows
 from millpond.processors.verbs.aggregate import GAP, WINDOW, AggregatedRows, Windows, aggregate
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.aggregates.call import shared_columns
 from millpond.processors.verbs.encoding.null_keys import NullKeys
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.verb import INSTANT, MICROS
@@ -122,12 +123,14 @@ def make_aggregate(
     check_zones([window, *others.values()], read.times == INSTANT, time, rows.zoned(time))
     packing = begin(name, [read])
     types = {column.name: column.type for column in read.schema(read.values)}
-    bound = binding(partial(RowAggregate, calls, types, ordered=read.ordered, gaps=gap is not None))
+    shared = shared_columns(calls)
+    bound = binding(partial(RowAggregate, calls, types, ordered=read.ordered, gaps=gap is not None, shared=shared))
     packed = AggregatedRows(
         INPUT,
         packing.keys(read),
         NullKeys.EQUAL,
         read.values,
+        shared=shared,
         order=packing.order(read),
         in_order=read.in_order,
         times=packing.times(read),

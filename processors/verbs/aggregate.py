@@ -74,17 +74,21 @@ class AggregatedRows(Input):
     Attributes:
         arguments: the results of the calls that take values, each as the column ``value`` has it, and behind them the
             gap, if rows have one of their own.
+        shared: the arguments that are the same column as another one, with this; the others are packed.
         types: the types of the arguments; ``aggregate`` fills them in.
     """
 
     arguments: Sequence[str]
+    shared: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     types: pa.Schema = field(default=pa.schema([]), kw_only=True)
 
     def columns_of(self, values: Sequence[Any]) -> pa.Table:
         # A row's time, or that and an order, comes first.
+        packed = (name for name in self.arguments if name not in self.shared)
+        places = {name: place for place, name in enumerate(packed, start=1)}
         columns = [
-            from_physical([value[place] for value in values], column.type)
-            for place, column in enumerate(self.types, start=1)
+            from_physical([value[places[self.shared.get(column.name, column.name)]] for value in values], column.type)
+            for column in self.types
         ]
         return pa.Table.from_arrays(columns, schema=self.types)
 
@@ -95,8 +99,9 @@ class AggregatedRows(Input):
 
     def _columns(self, rows: pa.Table) -> list[Any]:
         """Return the time of each row, and what else it brings."""
-        arguments = flattened(rows["value"]).columns if self.arguments else []
-        return [self._moments(rows), *(plain_column(column.combine_chunks()) for column in arguments)]
+        arguments = zip(self.arguments, flattened(rows["value"]).columns, strict=True) if self.arguments else ()
+        packed = [column.combine_chunks() for name, column in arguments if name not in self.shared]
+        return [self._moments(rows), *map(plain_column, packed)]
 
     def _moments(self, rows: pa.Table) -> Any:
         """Return the time of each row; with an order, bytes that compare as time and order do."""

@@ -117,6 +117,7 @@ class RowAggregate:
         since: by the names of results, the times since which rows count for them, in microseconds since 1970; for the
             others all rows count.
         gaps: whether rows bring, behind the values for the calls, the gaps of their sessions.
+        shared: the results for which rows bring no value of their own, with the earlier results whose value they take.
         reversible: whether rows come and go; then ``functions`` take them, there is no ``aggregation``, and rows have a
             value for each call, in the place of its state. A row that ends before the place of a call, which was added
             later, does not count for it.
@@ -149,6 +150,7 @@ class RowAggregate:
         slots: Slots | None = None,
         since: Mapping[str, int] | None = None,
         gaps: bool = False,
+        shared: Mapping[str, str] | None = None,
         reversible: bool = False,
     ) -> None:
         check_any(calls)
@@ -177,7 +179,7 @@ class RowAggregate:
         slots = slots or Slots.first(
             f"{kind}: {'ordered; ' if ordered else ''}{'; '.join(states.values())}", len(calls)
         )
-        self.places: Sequence[int] = slots.places if reversible else _places(calls)
+        self.places: Sequence[int] = slots.places if reversible else _places(calls, shared or {})
         self._staying: list[AggregateFunction] = [] if reversible else staying
         self._adds = [(number, self.places[number], one.add) for number, one in enumerate(self._staying)]
         by_time = {name for name, call in calls.items() if ordered and call.by_time}
@@ -192,7 +194,8 @@ class RowAggregate:
         ]
         self.slots = slots
         self.state_serde = StateSerde(slots, states_type(self.functions), self._initial)
-        self.input_serde = InputSerde(rows_type([*self.arguments.types, *([pa.int64()] if gaps else [])], times))
+        brought = [type_ for name, type_ in arguments if name not in (shared or {})]
+        self.input_serde = InputSerde(rows_type([*brought, *([pa.int64()] if gaps else [])], times))
         self._merges = not reversible and all(map(merges_exactly, calls.values()))
         self._float_sums = float_sums(calls, bound, self.places)
         self.schema = pa.schema(
@@ -439,16 +442,11 @@ def _result(function: StatefulFunction, column: Any, states: Any) -> Any:
     return spread(results.filter(states.is_valid()), ~null_mask(states))
 
 
-def _places(calls: Mapping[str, AggregateCall]) -> list[int]:
+def _places(calls: Mapping[str, AggregateCall], shared: Mapping[str, str]) -> list[int]:
     """Return the place of each call's value in an input. Rows are counted by their times, which are never null."""
-    places, end = [], 1
-    for call in calls.values():
-        if call.takes_values:
-            places.append(end)
-            end += 1
-        else:
-            places.append(0)
-    return places
+    brought = [name for name, call in calls.items() if call.takes_values and name not in shared]
+    places = {name: place for place, name in enumerate(brought, start=1)}
+    return [places.get(shared.get(name, name), 0) for name in calls]
 
 
 def _unwrapped(type_: Any) -> pa.DataType:

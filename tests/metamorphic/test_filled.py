@@ -37,6 +37,7 @@ from millpond.processors.calls.made import Made
 from millpond.processors.calls.tables import Rows
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.options.on_error import OnError
+from millpond.processors.verbs.aggregates.call import shared_columns
 from millpond.processors.verbs.kept_calls import CallChanges
 from millpond.processors.verbs.rekeying.past_rows import IN_ORDER, PAST_SCHEMA, PastRows
 from millpond.processors.verbs.row_aggregate import RowAggregate
@@ -83,7 +84,7 @@ def made_of(kind: str, calls: Calls, name: str = NAME, **said: Any) -> Made:
 
 def bound_of(calls: Calls, **said: Any) -> RowAggregate:
     chosen = {name: FUNCTIONS[function][0] for name, function in calls.items()}
-    return RowAggregate(chosen, types_of(chosen), **said)
+    return RowAggregate(chosen, types_of(chosen), shared=shared_columns(chosen), **said)
 
 
 class Keeper(DurableKeeper):

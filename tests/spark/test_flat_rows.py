@@ -10,8 +10,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millpond.adapters.spark.rows.flat_rows import FlatRows
+from millpond.adapters.spark.verbs.frame_rows import FrameRows
 from millpond.adapters.spark.verbs.frames.inputs import RowInput
 from millpond.processors.distribution.exchange import to_ipc
+from millpond.processors.verbs import aggregates as agg
 
 SCHEMA = (
     "k string, `x.y` long, timestamp timestamp, key struct<a: int, in: struct<b: string>>, tags array<string>, "
@@ -100,3 +102,11 @@ def test_a_date_beyond_all_microseconds_is_a_time_that_no_row_may_have(spark: Sp
     rows = spark.sql("select date_from_unix_date(2000000000) day").coalesce(1)
     (found,) = seen(RowInput("rows", rows, [], [], "day").selected()).to_pylist()
     assert found["timestamp"] > 253_402_300_799_999_999
+
+
+def test_calls_of_one_column_share_it(rows: DataFrame) -> None:
+    calls = {"all": agg.sum("column_0"), "most": agg.max("column_0"), "late": agg.max("column_0", where="op = 'x'")}
+    flat = FrameRows(rows.where("k = 'a'")).aggregated(["k"], "timestamp", calls, None).selected()
+    (found,) = seen(flat).to_pylist()
+    assert found["value"] == {"all": 7, "most": 7, "late": None}
+    assert len(flat.frame.columns) == len(["k", "timestamp", "column_0", "late"])

@@ -39,6 +39,7 @@ from millpond.processors.rows.event_times import EventTimes
 from millpond.processors.rows.row_source import RowSource
 from millpond.processors.verbs.aggregate import STORE, AggregatedRows, WindowedKeys, Windows
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.aggregates.call import shared_columns
 from millpond.processors.verbs.encoding.state_serde import Slots, StateSerde
 from millpond.processors.verbs.feeds.feed_aggregate import GROUPS
 from millpond.processors.verbs.kept_calls import (
@@ -403,11 +404,14 @@ def filling_of(
     past = FrameRows(history).aggregated(source.keys, time, chosen, order if source.ordered else None)
     _check_columns(run.name, states, past, source)
     types = past.schema(past.values)
-    made = RowAggregate(chosen, {name: types.field(name).type for name in past.values}, ordered=order is not None)
+    brought, shared = {name: types.field(name).type for name in past.values}, shared_columns(chosen)
+    made = RowAggregate(chosen, brought, ordered=order is not None, shared=shared)
     packed = verb.inputs[source.role]
     assert isinstance(packed, AggregatedRows)
     # Rows have no gaps here: those that are in no session have been left out.
-    packed = replace(packed, arguments=past.values, types=made.arguments, in_order=past.in_order, most={}, gap=None)
+    packed = replace(
+        packed, arguments=past.values, shared=shared, types=made.arguments, in_order=past.in_order, most={}, gap=None
+    )
     options = run.job.options
     read = RowSource(
         run.name,

@@ -34,6 +34,7 @@ from millpond.processors.calls.feeds import Feed, Gone
 from millpond.processors.calls.readings import ARGUMENT, hidden_arguments
 from millpond.processors.options.known_names import did_you_mean, unused_name
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.aggregates.call import shared_columns
 from millpond.processors.verbs.projections import CHANGE_TIME, SEQUENCE
 
 
@@ -188,7 +189,8 @@ class FrameRows:
         named_columns = {"time": time} | ({} if order is None else {"order": order})
         given = {name: Expression.of(rows, column) for name, column in named_columns.items()}
         values = [*arguments, *([] if gap is None else [apart])]
-        return RowInput(INPUT, selected, keys, values, moment, order=kept, feed=feed, given=given)
+        shared = shared_columns(calls)
+        return RowInput(INPUT, selected, keys, values, moment, order=kept, feed=feed, given=given, shared=shared)
 
     def regrouped(
         self,

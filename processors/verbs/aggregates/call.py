@@ -114,6 +114,21 @@ class AggregateCall:
         return self.function if self.defined is None else self.defined.name
 
 
+def shared_columns(calls: Mapping[str, AggregateCall]) -> dict[str, str]:
+    """Return the results of calls for which rows bring no column of their own, with those whose column they share.
+
+    >>> shared_columns({"all": AggregateCall("sum", "v"), "most": AggregateCall("max", "v")})
+    {'most': 'all'}
+    """
+    first: dict[str, str] = {}
+    plain = {
+        name: call.column
+        for name, call in calls.items()
+        if isinstance(call.column, str) and call.where is None and call.second is None
+    }
+    return {name: owner for name, column in plain.items() if (owner := first.setdefault(column, name)) != name}
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class UserAggregate:
     """An aggregate function of three small functions; called with a column, or with two, it makes an aggregate call.

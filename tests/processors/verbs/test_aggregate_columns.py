@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +23,7 @@ from millpond.processors.runtime.tasks.task import Task
 from millpond.processors.verbs import aggregates as f
 from millpond.processors.verbs.aggregate import AggregatedRows, Windows, aggregate
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.aggregates.call import shared_columns
 from millpond.processors.verbs.encoding.null_keys import NullKeys
 from millpond.processors.verbs.projections import SEQUENCE
 from millpond.processors.verbs.row_aggregate import RowAggregate
@@ -93,8 +95,8 @@ def a_verb(
     return aggregate("out", an_input(ordered=ordered), row, windows, final=final), row
 
 
-def an_input(*, ordered: bool) -> AggregatedRows:
-    return AggregatedRows("input", KEYS, NullKeys.EQUAL, ["v"], order=ORDER if ordered else None)
+def an_input(columns: Sequence[str] = (), *, ordered: bool) -> AggregatedRows:
+    return AggregatedRows("input", KEYS, NullKeys.EQUAL, columns, order=ORDER if ordered else None)
 
 
 def as_columns(
@@ -113,12 +115,13 @@ def as_columns(
     if gaps:
         lengths = [(7 * time // MICROS + place) % 6 * MICROS // 2 + 1 for place, time in enumerate(times)]
         columns.append(pa.array(lengths, pa.int64()))
-    value = pa.StructArray.from_arrays(columns, names=[str(number) for number in range(len(columns))])
+    names = [str(number) for number in range(len(columns))]
+    value = pa.StructArray.from_arrays(columns, names=names)
     orders = [{"order": -place} for place in range(len(rows))]
     given = pa.table(
         {"key": pa.array([{"key": key} for key in keys]), "value": value, "timestamp": pa.array(times), "order": orders}
     )
-    one = an_input(ordered=ordered)
+    one = an_input(names, ordered=ordered)
     return Columns(pa.array(one.keys_of(given), pa.binary()), one.values_of(given), np.array(times))
 
 
@@ -257,3 +260,19 @@ def test_sums_go_from_64_bits_to_more_and_back() -> None:
     for by_row, by_column in both_ways([f.avg("x")], pa.int64(), batches):
         assert by_column[0] == {Columns}
         assert repr(by_column[1:]) == repr(by_row[1:])
+
+
+def test_results_of_one_column_share_its_value_and_late_rows_show_it_for_each() -> None:
+    calls = {"all": f.sum("v"), "n": f.count(), "most": f.max("v"), "other": f.max("w"), "some": f.max("v", where="w")}
+    shared = shared_columns(calls)
+    assert shared == {"most": "all"}
+    row = RowAggregate(calls, dict.fromkeys(("all", "most", "other", "some"), pa.int64()), shared=shared)
+    assert row.places == [1, 0, 1, 2, 3]
+    value = {"all": 5, "most": 5, "other": 6, "some": None}
+    one = pa.table({"key": [{"key": "a"}], "value": [value], "timestamp": [1]})
+    rows = replace(an_input(list(value), ordered=False), shared=shared, types=row.arguments)
+    (packed,) = rows.packed(one).to_pylist()
+    assert row.input_serde.deserialize(packed) == (1, 5, 6, None)
+    assert rows.columns_of([(1, 5, 6, None)]).to_pylist() == [value]
+    state = row.aggregator(b"", (1, 5, 6, None), row.initializer())
+    assert row.results([state]).to_pylist() == [{**value, "n": 1}]

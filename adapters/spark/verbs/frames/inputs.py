@@ -76,6 +76,7 @@ class RowInput:
         keyed: whether no row has a null in its key.
         stored: whether a store keeps its rows; if none does, nothing of an earlier run depends on its columns.
         added: the columns that the frame has beyond those of the user, with what makes them; None if there are none.
+        shared: the columns that are the same as another one, with this; None if there are none.
         grouping: the sets of columns of the key for each of which a row has a key; None if it has one key.
     """
 
@@ -93,6 +94,7 @@ class RowInput:
     keyed: bool = False
     stored: bool = True
     added: Mapping[str, Column] | None = None
+    shared: Mapping[str, str] | None = None
     grouping: GroupingSets | None = None
 
     def __post_init__(self) -> None:
@@ -149,8 +151,11 @@ class RowInput:
         """
         flat = FlatColumns()
 
+        shared = self.shared or {}
+
         def fields(names: Sequence[str]) -> dict[str, int]:
-            return {name: flat.number(to_months(self.field(name), named(name)), name) for name in names}
+            columns = {name: to_months(self.field(name), named(name)) for name in names}
+            return {name: flat.number(column, shared.get(name, name)) for name, column in columns.items()}
 
         parts: dict[str, Part] = {"key": fields(self.keys), "value": fields(self.values)}
         parts["timestamp"] = Moments(flat.number(self._moments(), self._time_name))
