@@ -32,16 +32,19 @@ class Query:
         spark: runs it.
         directory: where its state is.
         inputs: of another query, to be read; None for ``BATCHES`` files of its own.
+        application_id: the job's name.
     """
 
-    def __init__(self, spark: SparkSession, directory: Path, inputs: Path | None = None) -> None:
+    def __init__(
+        self, spark: SparkSession, directory: Path, inputs: Path | None = None, application_id: str = "job"
+    ) -> None:
         self._spark = spark
         self.directory = directory
         self.inputs = inputs or directory / "in"
         self.checkpoint = directory / "checkpoint"
         self.streams = SparkStreams(
             topology,
-            application_id="job",
+            application_id=application_id,
             state_dir=str(directory / "state"),
             local_dir=str(directory / "local"),
             partitions=1,

@@ -94,7 +94,8 @@ def test_a_driver_beside_which_the_archive_is_not_unpacked_is_told_before_the_qu
     assert (
         "Spark starts ./env/bin/python for a verb where its driver runs, too, and that cannot run" in found["refused"]
     )
-    assert found["refused"].endswith("unpacked where the driver starts: mkdir env && tar -xzf env.tar.gz -C env")
+    advice = "unpacked where the driver starts: mkdir env && tar -xzf env.tar.gz -C env [MILLPOND-WORKER-PYTHON]"
+    assert found["refused"].endswith(advice)
     assert not (tmp_path / "state").exists()
 
 

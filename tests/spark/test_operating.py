@@ -87,8 +87,8 @@ def test_what_the_page_on_operating_tells_to_type_does_what_it_shows(
     assert type_(verify)[0] == 0
     assert query.counts() == {BATCHES + 1}
 
-    for place in ("restored", "clone"):
-        moved = Query(spark, tmp_path / place, query.inputs)
+    for place, application_id in (("restored", "job"), ("clone", "flights-b")):
+        moved = Query(spark, tmp_path / place, query.inputs, application_id)
         assert moved.counts() == {BATCHES}
         moved.run()
         assert moved.counts() == {BATCHES + 1}

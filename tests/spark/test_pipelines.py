@@ -126,7 +126,7 @@ def test_a_pyspark_that_lets_verbs_ask_is_taken(monkeypatch: pytest.MonkeyPatch)
 def test_a_spec_that_lacks_settings_is_told_which(tmp_path: Path) -> None:
     told = refusals(tmp_path, lacking="spark.sql.shuffle.partitions")
     lines = 'only the spec of a pipeline sets its session; .* per core: spark.sql.shuffle.partitions: "2"'
-    assert re.fullmatch(lines, told["configure"])
+    assert re.fullmatch(rf"{lines} \[MILLPOND-SPARK-SESSION\]", told["configure"])
     assert told["verb"] == f"latest: {told['configure']}"
 
 
